@@ -42,7 +42,8 @@ type Object struct {
 // GetOptions narrows a read.
 type GetOptions struct {
 	// Offset is the first byte to read. A negative Offset reads the last
-	// -Offset bytes (all of a shorter object).
+	// -Offset bytes (all of a shorter object). At or past the end there is
+	// nothing to read, which is no error.
 	Offset int64
 	// Length limits the bytes read; 0 reads to the end.
 	Length int64
@@ -53,7 +54,8 @@ type GetOptions struct {
 
 // PutOptions makes a write conditional.
 type PutOptions struct {
-	// IfMatch writes only when the object's ETag is this one.
+	// IfMatch writes only when the object's ETag is this one; a key that
+	// holds no object does not match.
 	IfMatch string
 	// IfAbsent writes only when the key holds no object.
 	IfAbsent bool
@@ -62,9 +64,10 @@ type PutOptions struct {
 }
 
 // Store is a bucket, or a bucket below a prefix. Methods are safe for
-// concurrent use. Errors wrap ErrNotFound, ErrPrecondition or ErrDenied where
-// these apply and name the operation and the key; any other error may pass
-// when the call is repeated.
+// concurrent use. Errors wrap ErrNotFound, ErrPrecondition, ErrDenied or
+// ErrKey where these apply and name the operation and the key; any other error
+// may pass when the call is repeated. No error text holds a credential or the
+// query string of a request.
 type Store interface {
 	// List yields the objects whose keys start with prefix and sort after
 	// the key after ("" lists from the start), in byte order of keys. The
