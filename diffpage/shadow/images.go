@@ -1,0 +1,189 @@
+package shadow
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sort"
+)
+
+// ErrPageSize is wrapped by errors about a page whose length is not the page
+// size, or a page size SQLite does not have.
+var ErrPageSize = errors.New("wrong page size")
+
+// Images holds the page images of one unit. Up to a budget they are kept in
+// memory, the rest goes to a file that has no name any more, so it cannot be
+// left behind. An Images is filled first and read afterwards; it is not safe
+// for concurrent use.
+type Images struct {
+	pageSize uint32
+	budget   int64
+	tempDir  string
+
+	index   []image
+	sorted  bool
+	pages   [][]byte // the first pages added, in the order of adding
+	slab    []byte   // room for the next ones
+	spill   *os.File
+	spilled int
+}
+
+// image says where the page is: slot counts pages in the order of adding.
+type image struct {
+	pgno uint32
+	slot uint32
+}
+
+// NewImages makes an empty set. The budget is in bytes of page content; what
+// is above it goes to an unlinked file in tempDir (the system's directory for
+// such files when empty).
+func NewImages(pageSize uint32, budget int64, tempDir string) *Images {
+	return &Images{pageSize: pageSize, budget: budget, tempDir: tempDir, sorted: true}
+}
+
+// PageSize is the length of every page in bytes.
+func (m *Images) PageSize() uint32 { return m.pageSize }
+
+// Add keeps a copy of the page. Order does not matter, ascending is fastest;
+// of two images of one page the later one counts.
+func (m *Images) Add(pgno uint32, data []byte) error {
+	if uint32(len(data)) != m.pageSize || !ValidPageSize(m.pageSize) {
+		return fmt.Errorf("keep page %d of %d bytes in a unit of %d-byte pages: %w", pgno, len(data), m.pageSize, ErrPageSize)
+	}
+	if pgno == 0 {
+		return errors.New("keep page 0: pages are numbered from 1")
+	}
+	slot := len(m.pages) + m.spilled
+	if m.spill == nil && int64(slot+1)*int64(m.pageSize) <= m.budget {
+		m.keep(data)
+	} else if err := m.write(data); err != nil {
+		return err
+	}
+	if n := len(m.index); n > 0 && m.index[n-1].pgno >= pgno {
+		m.sorted = false
+	}
+	m.index = append(m.index, image{pgno, uint32(slot)})
+	return nil
+}
+
+// keep copies into slabs that double, so that a unit of one page costs one
+// page and a unit of many costs few allocations.
+func (m *Images) keep(data []byte) {
+	size := int(m.pageSize)
+	if len(m.slab) < size {
+		pages := max(1, min(len(m.pages), (1<<20)/size))
+		m.slab = make([]byte, pages*size)
+	}
+	page := m.slab[:size:size]
+	m.slab = m.slab[size:]
+	copy(page, data)
+	m.pages = append(m.pages, page)
+}
+
+func (m *Images) write(data []byte) error {
+	if m.spill == nil {
+		f, err := os.CreateTemp(m.tempDir, "unit-pages-")
+		if err != nil {
+			return fmt.Errorf("open a file for a unit's pages above %d bytes: %w", m.budget, err)
+		}
+		if err := os.Remove(f.Name()); err != nil {
+			return errors.Join(fmt.Errorf("unlink the file for a unit's pages: %w", err), f.Close())
+		}
+		m.spill = f
+	}
+	if _, err := m.spill.WriteAt(data, int64(m.spilled)*int64(m.pageSize)); err != nil {
+		return fmt.Errorf("write a unit's page to its file: %w", err)
+	}
+	m.spilled++
+	return nil
+}
+
+// Len is the number of different pages.
+func (m *Images) Len() int {
+	m.sort()
+	return len(m.index)
+}
+
+// Pgno is the number of the i-th page, ascending.
+func (m *Images) Pgno(i int) uint32 {
+	m.sort()
+	return m.index[i].pgno
+}
+
+// Page is the content of the i-th page in ascending order. It is read into
+// buf, or is memory of the set when the page never left it; either way it
+// must not be written to.
+func (m *Images) Page(i int, buf []byte) ([]byte, error) {
+	m.sort()
+	return m.load(m.index[i], buf)
+}
+
+// Find is like Page for a page number; false when the unit lacks the page.
+func (m *Images) Find(pgno uint32, buf []byte) ([]byte, bool, error) {
+	i, ok := m.search(pgno)
+	if !ok {
+		return nil, false, nil
+	}
+	data, err := m.load(m.index[i], buf)
+	return data, err == nil, err
+}
+
+// Has reports whether the unit holds the page.
+func (m *Images) Has(pgno uint32) bool {
+	_, ok := m.search(pgno)
+	return ok
+}
+
+// Keep drops every page the function refuses; their room is not reused.
+func (m *Images) Keep(want func(pgno uint32) bool) {
+	m.index = slices.DeleteFunc(m.index, func(e image) bool { return !want(e.pgno) })
+}
+
+// Close gives the file and the memory back. It may be called again.
+func (m *Images) Close() error {
+	m.index, m.pages, m.slab, m.sorted = nil, nil, nil, true
+	if m.spill == nil {
+		return nil
+	}
+	f := m.spill
+	m.spill, m.spilled = nil, 0
+	if err := f.Close(); err != nil {
+		return fmt.Errorf("close the file of a unit's pages: %w", err)
+	}
+	return nil
+}
+
+func (m *Images) load(e image, buf []byte) ([]byte, error) {
+	if int(e.slot) < len(m.pages) {
+		return m.pages[e.slot], nil
+	}
+	size := int(m.pageSize)
+	buf = slices.Grow(buf[:0], size)[:size]
+	off := int64(int(e.slot)-len(m.pages)) * int64(size)
+	if _, err := m.spill.ReadAt(buf, off); err != nil {
+		return nil, fmt.Errorf("read page %d from the file of a unit's pages: %w", e.pgno, err)
+	}
+	return buf, nil
+}
+
+func (m *Images) search(pgno uint32) (int, bool) {
+	m.sort()
+	i := sort.Search(len(m.index), func(i int) bool { return m.index[i].pgno >= pgno })
+	return i, i < len(m.index) && m.index[i].pgno == pgno
+}
+
+// sort brings the index into order and lets the last image of a page win.
+func (m *Images) sort() {
+	if m.sorted {
+		return
+	}
+	m.sorted = true
+	slices.SortFunc(m.index, func(a, b image) int {
+		if a.pgno != b.pgno {
+			return int(int64(a.pgno) - int64(b.pgno))
+		}
+		return int(int64(b.slot) - int64(a.slot))
+	})
+	m.index = slices.CompactFunc(m.index, func(a, b image) bool { return a.pgno == b.pgno })
+}
