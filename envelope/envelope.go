@@ -1,22 +1,35 @@
 // Package envelope is the record format of the change export: streams,
 // positions, values, the ten kinds of record, their JSON, their fragments and
-// the counting that watermarks certify. The format is that of records.md; it
-// is shared with other implementations, so field order and number spelling
-// are exact.
+// the counting that watermarks certify.
+//
+// A record is one flat JSON object: the fields of the [Envelope], then "kind",
+// then the fields of the kind's [Body]. The format is shared with other
+// implementations, so field order and the spelling of numbers are exact:
+// [Encode] of what [Decode] read gives the one canonical spelling.
+//
+// Three ways lead to JSON. [Encode] takes a [Record] of Go values. The Append
+// functions write one value each and allocate nothing; together with a
+// [Splitter] they turn rows into records without a Go value per column. An
+// [Encoded] holds a finished record, as it is stored and sent.
+//
+// What a reader makes of a set of records is package apply.
 package envelope
 
 // Stream names the state of one cell or facet. Every record belongs to one.
 type Stream struct {
-	// Script, Class and Cell name the root cell; Cell is "Class:id".
+	// Script, Class and Cell name the root cell; Cell is "Class:id". Script
+	// is empty on records of dead-node recovery and on streams older than
+	// script names.
 	Script, Class, Cell string
 	// Facet is the facet path below the root, "" for the root itself.
 	Facet string
-	// Incarnation tells lives of the same name apart.
+	// Incarnation tells lives of the same name apart; later lives have
+	// larger numbers.
 	Incarnation uint64
 }
 
 // Position orders the records of one stream totally: epoch, then txid, then
-// commit.
+// commit. Several records may share a position.
 type Position struct {
 	Epoch, TXID, Commit uint64
 }

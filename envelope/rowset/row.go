@@ -1,0 +1,164 @@
+package rowset
+
+import (
+	"fmt"
+	"math"
+	"unicode/utf8"
+
+	"celldexport/diffpage"
+	"celldexport/diffpage/schema"
+	"celldexport/envelope"
+)
+
+// bulkError stops the walk over a table that cannot be exported as rows.
+type bulkError struct{ reason string }
+
+func (e *bulkError) Error() string { return e.reason }
+
+// verdict is what the encoder found out about a row.
+type verdict uint8
+
+const (
+	// take: the row is encoded.
+	take verdict = iota
+	// nullKey: the declared key holds NULL; such rows are left out.
+	nullKey
+	// foreign: the row belongs to another scope of the key-value table.
+	foreign
+)
+
+// encoder writes the rows of one table as JSON. Its buffers are used again
+// for every row.
+type encoder struct {
+	*shape
+	encoding schema.Encoding
+	opt      *Options
+	// tail is the row as it stands in a record behind the operation,
+	// `[key],[row]]`, and key its sort key, empty when rows come in key order.
+	tail, key []byte
+	// text and value hold a text in UTF-8 and the JSON text of a value.
+	text, value []byte
+}
+
+// encode writes a row to tail and key.
+func (e *encoder) encode(r diffpage.Row) (verdict, error) {
+	if e.form == formKV {
+		if ok, err := e.inScope(r); err != nil || !ok {
+			return foreign, err
+		}
+	}
+	e.key = e.key[:0]
+	dst := append(e.tail[:0], '[')
+	if e.byRowid {
+		dst = envelope.AppendInt(dst, r.Rowid())
+	} else {
+		var v verdict
+		var err error
+		if dst, v, err = e.appendKey(dst, r); err != nil || v != take {
+			e.tail = dst
+			return v, err
+		}
+	}
+	dst = append(dst, "],["...)
+	dst, err := e.appendRow(dst, r)
+	e.tail = append(dst, "]]"...)
+	return take, err
+}
+
+// appendKey appends the JSON values of the key and writes the sort key. A row
+// with NULL in its key stops there.
+func (e *encoder) appendKey(dst []byte, r diffpage.Row) ([]byte, verdict, error) {
+	for i, col := range e.shape.key {
+		c, err := r.Cell(col)
+		if err != nil {
+			return dst, take, fmt.Errorf("read key column %q: %w", e.keys[i], err)
+		}
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		switch c.Class {
+		case diffpage.Null:
+			return dst, nullKey, nil
+		case diffpage.Integer:
+			dst = envelope.AppendInt(dst, c.Int)
+			e.key = appendIntKey(e.key, c.Int)
+		case diffpage.Real:
+			dst = envelope.AppendReal(dst, c.Real)
+			e.key = appendRealKey(e.key, c.Real)
+		case diffpage.Text:
+			text, ok := e.utf8(c.Bytes)
+			if !ok {
+				return dst, take, &bulkError{"a key holds text that is not valid " + e.encoding.String()}
+			}
+			dst = envelope.AppendText(dst, text)
+			e.key = appendBytesKey(e.key, diffpage.Text, text)
+		default:
+			dst = envelope.AppendBlob(dst, c.Bytes)
+			e.key = appendBytesKey(e.key, diffpage.Blob, c.Bytes)
+		}
+	}
+	return dst, take, nil
+}
+
+// appendRow appends the values of the exported columns.
+func (e *encoder) appendRow(dst []byte, r diffpage.Row) ([]byte, error) {
+	for i, col := range e.cells {
+		c, err := r.Cell(col)
+		if err != nil {
+			return dst, fmt.Errorf("read column %q: %w", e.columns[i], err)
+		}
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		if e.form == formKV && i == 1 {
+			dst = e.appendKVValue(dst, &c)
+		} else {
+			dst = e.appendCell(dst, &c)
+		}
+	}
+	if e.form == formNS {
+		c, err := r.Cell(e.blob)
+		if err != nil {
+			return dst, fmt.Errorf("read column blob_id: %w", err)
+		}
+		dst = e.appendBlobKey(append(dst, ','), &c)
+	}
+	return dst, nil
+}
+
+// appendCell appends a value. Text that is not valid in the database's
+// encoding is written as the blob of its stored bytes, so nothing of it is
+// lost.
+func (e *encoder) appendCell(dst []byte, c *diffpage.Cell) []byte {
+	switch c.Class {
+	case diffpage.Integer:
+		return envelope.AppendInt(dst, c.Int)
+	case diffpage.Real:
+		return envelope.AppendReal(dst, c.Real)
+	case diffpage.Text:
+		if e.encoding <= schema.UTF8 {
+			return envelope.AppendText(dst, c.Bytes)
+		}
+		if text, ok := e.utf8(c.Bytes); ok {
+			return envelope.AppendText(dst, text)
+		}
+		return envelope.AppendBlob(dst, c.Bytes)
+	case diffpage.Blob:
+		return envelope.AppendBlob(dst, c.Bytes)
+	}
+	return envelope.AppendNull(dst)
+}
+
+// utf8 is a stored text as UTF-8, valid until the next call; false when it is
+// not valid in the database's encoding.
+func (e *encoder) utf8(stored []byte) ([]byte, bool) {
+	if e.encoding <= schema.UTF8 {
+		return stored, utf8.Valid(stored)
+	}
+	var ok bool
+	e.text, ok = e.encoding.AppendUTF8(e.text[:0], stored)
+	return e.text, ok
+}
+
+// infinite says whether a real has no number text.
+func infinite(f float64) bool { return math.IsInf(f, 0) || math.IsNaN(f) }

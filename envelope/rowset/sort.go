@@ -1,0 +1,164 @@
+package rowset
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"slices"
+)
+
+// entry is one side of a row change on its way through the sorter: the sort
+// key, the operation and the row as it will stand in the record behind the
+// operation.
+type entry struct {
+	key  []byte
+	op   byte
+	tail []byte
+}
+
+// opRank puts a delete before an insert or update of the same key.
+func opRank(op byte) int {
+	if op == 'D' {
+		return 0
+	}
+	return 1
+}
+
+func compareEntries(a, b *entry) int {
+	if c := bytes.Compare(a.key, b.key); c != 0 {
+		return c
+	}
+	return cmp.Compare(opRank(a.op), opRank(b.op))
+}
+
+// maxRuns bounds how many runs are merged at once, and with it the buffers the
+// merge needs.
+const maxRuns = 128
+
+// sorter puts entries in key order in bounded memory: they are kept until
+// they take more than limit bytes, then written to a temporary file as a
+// sorted run, and the runs are merged in the end. One entry always fits.
+type sorter struct {
+	limit int64
+	arena []byte
+	index []place
+	runs  []run
+	spill spill
+}
+
+// place is an entry in the arena: its key, its operation and its tail.
+type place struct {
+	off, key, tail int
+}
+
+// run is a sorted stretch of the temporary file.
+type run struct{ off, size int64 }
+
+// frameSize is what precedes an entry in a run: the lengths of key and tail
+// and the operation.
+const frameSize = 4 + 4 + 1
+
+func (s *sorter) at(p place) entry {
+	b := s.arena[p.off:]
+	return entry{key: b[:p.key], op: b[p.key], tail: b[p.key+1 : p.key+1+p.tail]}
+}
+
+// add takes a copy of the entry.
+func (s *sorter) add(key []byte, op byte, tail []byte) error {
+	const perEntry = 24 // of the index
+	need := int64(len(s.arena)+len(key)+1+len(tail)) + int64(len(s.index)+1)*perEntry
+	if need > s.limit && len(s.index) > 0 {
+		if err := s.flush(); err != nil {
+			return err
+		}
+	}
+	p := place{off: len(s.arena), key: len(key), tail: len(tail)}
+	s.arena = append(s.arena, key...)
+	s.arena = append(s.arena, op)
+	s.arena = append(s.arena, tail...)
+	s.index = append(s.index, p)
+	return nil
+}
+
+// order sorts what is in memory.
+func (s *sorter) order() {
+	slices.SortFunc(s.index, func(a, b place) int {
+		x, y := s.at(a), s.at(b)
+		return compareEntries(&x, &y)
+	})
+}
+
+// flush writes what is in memory as a run.
+func (s *sorter) flush() error {
+	s.order()
+	err := s.write(func(put func(*entry) error) error {
+		for _, p := range s.index {
+			e := s.at(p)
+			if err := put(&e); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	s.arena, s.index = s.arena[:0], s.index[:0]
+	if err != nil || len(s.runs) < maxRuns {
+		return err
+	}
+	merged := s.runs
+	s.runs = nil
+	return s.write(func(put func(*entry) error) error { return s.merge(merged, put) })
+}
+
+// write adds a run of the entries that fill puts, in order.
+func (s *sorter) write(fill func(put func(*entry) error) error) error {
+	start := s.spill.size
+	w := bufio.NewWriterSize(&s.spill, 64<<10)
+	var frame [frameSize]byte
+	err := fill(func(e *entry) error {
+		binary.LittleEndian.PutUint32(frame[0:], uint32(len(e.key)))
+		binary.LittleEndian.PutUint32(frame[4:], uint32(len(e.tail)))
+		frame[8] = e.op
+		for _, b := range [...][]byte{frame[:], e.key, e.tail} {
+			if _, err := w.Write(b); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		err = w.Flush()
+	}
+	if err != nil {
+		return err
+	}
+	s.runs = append(s.runs, run{start, s.spill.size - start})
+	return nil
+}
+
+// each visits all entries in order. What it hands out is valid during the
+// call alone.
+func (s *sorter) each(visit func(*entry) error) error {
+	if len(s.runs) == 0 {
+		s.order()
+		for _, p := range s.index {
+			e := s.at(p)
+			if err := visit(&e); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(s.index) > 0 {
+		if err := s.flush(); err != nil {
+			return err
+		}
+	}
+	return s.merge(s.runs, visit)
+}
+
+// close frees the temporary file; the memory stays for the next table.
+func (s *sorter) close() error {
+	s.arena, s.index, s.runs = s.arena[:0], s.index[:0], nil
+	return s.spill.close()
+}
