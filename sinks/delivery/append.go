@@ -1,0 +1,80 @@
+package delivery
+
+import (
+	"fmt"
+	"io"
+)
+
+// append writes an entry behind the last one.
+func (s *Spool) append(sum *summary, w *Writer) (uint64, error) {
+	s.appendMu.Lock()
+	defer s.appendMu.Unlock()
+	if err := s.rotate(); err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	seg, seq := s.active(), s.written+1
+	off, durable, err := seg.size, seg.durable, s.broken
+	s.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	h := head{summary: *sum, seq: seq, payload: w.spilled + int64(len(w.done)), durable: durable}
+	f, err := seg.handle()
+	if err != nil {
+		return 0, s.fail(err)
+	}
+	b := h.encode(seg.salt)
+	if w.spill == nil {
+		b = append(b, w.done...)
+		_, err = f.WriteAt(b, off)
+	} else {
+		_, err = f.WriteAt(b, off)
+		if err == nil {
+			_, err = io.Copy(io.NewOffsetWriter(f, off+h.length), w.payload())
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("write entry %d to %s: %w", seq, seg.path, err)
+		if back := f.Truncate(off); back != nil {
+			return 0, s.fail(fmt.Errorf("%w; and cutting it off again: %w", err, back))
+		}
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seg.size = off + h.length + h.payload
+	seg.last = seq
+	s.written = seq
+	if sum.unit.Form == FormWatermark && s.applied.get() == seq-1 {
+		s.applied.advance(seq)
+	}
+	return seq, nil
+}
+
+// rotate begins a new segment when the active one is full. All of the old
+// one is durable before the new one exists. appendMu is held.
+func (s *Spool) rotate() error {
+	s.mu.Lock()
+	full := s.active().size >= s.opts.SegmentBytes
+	next := s.written + 1
+	s.mu.Unlock()
+	if !full {
+		return nil
+	}
+	return s.beginSegment(next)
+}
+
+func (s *Spool) beginSegment(next uint64) error {
+	if err := s.syncLocked(next - 1); err != nil {
+		return err
+	}
+	seg, err := createSegment(s.opts.FS, s.dir, next, s.opts.Salt())
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.segments = append(s.segments, seg)
+	s.mu.Unlock()
+	return nil
+}
