@@ -1,6 +1,7 @@
 package rowset
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -25,6 +26,9 @@ type collected struct {
 // tally counts the rows of one table.
 type tally struct{ inserts, updates, deletes, nullKeys int64 }
 
+// rows is how many rows the record has.
+func (t *tally) rows() int64 { return t.inserts + t.updates + t.deletes }
+
 func (t *tally) count(op byte) {
 	switch op {
 	case 'I':
@@ -38,14 +42,17 @@ func (t *tally) count(op byte) {
 
 // collector turns the rows of one table into the rows of its record.
 type collector struct {
-	encoder
-	// before is the encoding of the base.
-	before schema.Encoding
-	sort   *sorter
-	out    *collected
-	line   []byte
-	last   int64
-	any    bool
+	*encoder
+	// before and after are the text encodings of the base and of the state
+	// after the unit.
+	before, after schema.Encoding
+	sort          *sorter
+	out           *collected
+	// prev is the sort key of the other side of an update.
+	prev, line []byte
+	// last is the rowid visited last, once any was.
+	last int64
+	any  bool
 }
 
 // changes collects the row changes of a table.
@@ -64,6 +71,13 @@ func (c *collector) all(img Image) error {
 // walk runs a walk over rows to its end. A table that cannot be exported as
 // rows ends it early and is bulk; every other error ends the unit.
 func (c *collector) walk(rows func() error) error {
+	if err := c.sort.reset(); err != nil {
+		return err
+	}
+	if c.reason != "" && c.out.show {
+		c.out.bulk = c.reason
+		return nil
+	}
 	err := rows()
 	if err == nil && !c.byRowid {
 		err = c.sorted()
@@ -96,64 +110,76 @@ func (c *collector) visit(op diffpage.Op, before, after diffpage.Row) error {
 // direct writes a change of a table whose key is its rowid: changes come one
 // per key and in key order.
 func (c *collector) direct(op diffpage.Op, before, after diffpage.Row) error {
-	row, letter := after, byte('I')
+	row, letter, enc := after, byte('I'), c.after
 	switch op {
 	case diffpage.Update:
 		letter = 'U'
 	case diffpage.Delete:
-		row, letter = before, 'D'
+		row, letter, enc = before, 'D', c.before
 	}
 	id := row.Rowid()
 	if c.any && id <= c.last {
 		return fmt.Errorf("row %d was visited after row %d", id, c.last)
 	}
 	c.any, c.last = true, id
-	if err := c.encodeSide(row, op == diffpage.Delete); err != nil {
+	c.encoding = enc
+	if _, err := c.encode(row); err != nil {
 		return err
 	}
 	return c.write(letter, c.tail)
 }
 
-// encodeSide encodes a row of the base or of the state after the unit; rows
-// keyed by rowid are never left out.
-func (c *collector) encodeSide(row diffpage.Row, before bool) error {
-	_, err := c.side(row, before)
-	return err
-}
-
-func (c *collector) side(row diffpage.Row, before bool) (verdict, error) {
-	after := c.encoding
-	if before {
-		c.encoding = c.before
-	}
-	v, err := c.encode(row)
-	c.encoding = after
-	if v == nullKey && err == nil {
-		c.out.n.nullKeys++
-	}
-	return v, err
-}
-
-// keyed hands both sides of a change to the sorter: the base joined them by
-// rowid or under a collation, the record joins them by exact key.
+// keyed hands the sides of a change to the sorter: the diff joined them by
+// rowid or under a collation, the record joins them by exact key. An update
+// that leaves the key alone needs only its row after the change.
 func (c *collector) keyed(before, after diffpage.Row) error {
-	if before != nil {
-		if err := c.push(before, 'D', true); err != nil {
+	old, err := c.oldKey(before)
+	if err != nil {
+		return err
+	}
+	if after != nil {
+		c.encoding = c.after
+		v, err := c.encode(after)
+		if err != nil {
+			return err
+		}
+		if v == take && old == take && bytes.Equal(c.prev, c.key) {
+			return c.sort.add(c.key, 'U', c.tail)
+		}
+		if err := c.push(v, 'I'); err != nil {
 			return err
 		}
 	}
-	if after != nil {
-		return c.push(after, 'I', false)
+	if old == take {
+		c.encoding = c.before
+		if old, err = c.encode(before); err != nil {
+			return err
+		}
 	}
-	return nil
+	return c.push(old, 'D')
 }
 
-func (c *collector) push(row diffpage.Row, op byte, before bool) error {
-	v, err := c.side(row, before)
-	if err != nil || v != take {
-		return err
+// oldKey puts the sort key of a row of the base in prev. No row is like one
+// that is not exported.
+func (c *collector) oldKey(before diffpage.Row) (verdict, error) {
+	if before == nil {
+		return foreign, nil
 	}
-	return c.sort.add(c.key, op, c.tail)
+	c.encoding = c.before
+	v, err := c.encodeKey(before)
+	c.prev, c.key = c.key, c.prev
+	return v, err
+}
+
+// push gives the sorter the row that was encoded last.
+func (c *collector) push(v verdict, op byte) error {
+	switch v {
+	case take:
+		return c.sort.add(c.key, op, c.tail)
+	case nullKey:
+		c.out.n.nullKeys++
+	}
+	return nil
 }
 
 // sorted writes what the sorter holds, netted by exact key.

@@ -57,7 +57,7 @@ func (s *sorter) merge(runs []run, visit func(*entry) error) error {
 	size := int(min(max(s.limit/int64(len(runs)), 4<<10), 256<<10))
 	h := make(readers, 0, len(runs))
 	for _, r := range runs {
-		rd := &reader{in: bufio.NewReaderSize(s.spill.section(r.off, r.size), size)}
+		rd := &reader{in: bufio.NewReaderSize(io.NewSectionReader(&s.spill, r.off, r.size), size)}
 		if ok, err := rd.next(); err != nil {
 			return err
 		} else if ok {

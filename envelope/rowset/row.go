@@ -42,27 +42,31 @@ type encoder struct {
 
 // encode writes a row to tail and key.
 func (e *encoder) encode(r diffpage.Row) (verdict, error) {
+	v, err := e.encodeKey(r)
+	if err != nil || v != take {
+		return v, err
+	}
+	dst, err := e.appendRow(append(e.tail, "],["...), r)
+	e.tail = append(dst, "]]"...)
+	return take, err
+}
+
+// encodeKey begins a row: its sort key and the JSON of its key.
+func (e *encoder) encodeKey(r diffpage.Row) (verdict, error) {
+	e.key, e.tail = e.key[:0], append(e.tail[:0], '[')
+	if e.byRowid {
+		e.tail = envelope.AppendInt(e.tail, r.Rowid())
+		return take, nil
+	}
 	if e.form == formKV {
 		if ok, err := e.inScope(r); err != nil || !ok {
 			return foreign, err
 		}
 	}
-	e.key = e.key[:0]
-	dst := append(e.tail[:0], '[')
-	if e.byRowid {
-		dst = envelope.AppendInt(dst, r.Rowid())
-	} else {
-		var v verdict
-		var err error
-		if dst, v, err = e.appendKey(dst, r); err != nil || v != take {
-			e.tail = dst
-			return v, err
-		}
-	}
-	dst = append(dst, "],["...)
-	dst, err := e.appendRow(dst, r)
-	e.tail = append(dst, "]]"...)
-	return take, err
+	var v verdict
+	var err error
+	e.tail, v, err = e.appendKey(e.tail, r)
+	return v, err
 }
 
 // appendKey appends the JSON values of the key and writes the sort key. A row

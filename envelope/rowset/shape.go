@@ -40,6 +40,8 @@ type shape struct {
 	byRowid bool
 	// blob and scope are the stored columns of formNS and formKV.
 	blob, scope int
+	// virtual says that formNone is a virtual table.
+	virtual bool
 	// reason is why rows cannot be exported, "" when they can.
 	reason string
 }
@@ -48,7 +50,7 @@ type shape struct {
 func shapeOf(t *schema.Table) *shape {
 	switch {
 	case t.Kind == schema.Virtual:
-		return &shape{form: formNone, defs: plainDefs(t), reason: "virtual tables have no rows of their own"}
+		return &shape{form: formNone, defs: plainDefs(t), virtual: true}
 	case t.Unreadable != "":
 		return &shape{form: formNone, reason: "the table's definition cannot be read: " + t.Unreadable}
 	case t.Name == storedKV:

@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"encoding/binary"
 	"slices"
+
+	"celldexport/envelope"
 )
 
 // entry is one side of a row change on its way through the sorter: the sort
@@ -44,7 +46,9 @@ type sorter struct {
 	arena []byte
 	index []place
 	runs  []run
-	spill spill
+	// spill holds size bytes of runs.
+	spill envelope.Spill
+	size  int64
 }
 
 // place is an entry in the arena: its key, its operation and its tail.
@@ -112,8 +116,8 @@ func (s *sorter) flush() error {
 
 // write adds a run of the entries that fill puts, in order.
 func (s *sorter) write(fill func(put func(*entry) error) error) error {
-	start := s.spill.size
-	w := bufio.NewWriterSize(&s.spill, 64<<10)
+	start := s.size
+	w := bufio.NewWriterSize(s, 64<<10)
 	var frame [frameSize]byte
 	err := fill(func(e *entry) error {
 		binary.LittleEndian.PutUint32(frame[0:], uint32(len(e.key)))
@@ -132,8 +136,15 @@ func (s *sorter) write(fill func(put func(*entry) error) error) error {
 	if err != nil {
 		return err
 	}
-	s.runs = append(s.runs, run{start, s.spill.size - start})
+	s.runs = append(s.runs, run{start, s.size - start})
 	return nil
+}
+
+// Write appends to the temporary file and keeps count of its size.
+func (s *sorter) Write(p []byte) (int, error) {
+	n, err := s.spill.Write(p)
+	s.size += int64(n)
+	return n, err
 }
 
 // each visits all entries in order. What it hands out is valid during the
@@ -157,8 +168,8 @@ func (s *sorter) each(visit func(*entry) error) error {
 	return s.merge(s.runs, visit)
 }
 
-// close frees the temporary file; the memory stays for the next table.
-func (s *sorter) close() error {
-	s.arena, s.index, s.runs = s.arena[:0], s.index[:0], nil
-	return s.spill.close()
+// reset empties the sorter and keeps its memory and file for the next table.
+func (s *sorter) reset() error {
+	s.arena, s.index, s.runs, s.size = s.arena[:0], s.index[:0], nil, 0
+	return s.spill.Reset()
 }
