@@ -80,6 +80,11 @@ func (r *restorer) apply(ctx context.Context, f File) (err error) {
 	if h.MinTXID != f.Min || h.MaxTXID != f.Max {
 		return fmt.Errorf("file holds the transactions %d to %d: %w", h.MinTXID, h.MaxTXID, ltxfile.ErrCorrupt)
 	}
+	// The size comes from a header that nothing has vouched for yet, and an
+	// image may reserve space for it.
+	if limit := int64(r.last.Commit) + ltxfile.MaxPages(f.Object.Size); int64(h.Commit) > limit {
+		return fmt.Errorf("file of %d bytes makes %d pages of %d: %w", f.Object.Size, h.Commit, r.last.Commit, ltxfile.ErrCorrupt)
+	}
 	if err := r.resize(h); err != nil {
 		return err
 	}

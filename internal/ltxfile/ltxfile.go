@@ -52,6 +52,9 @@ const (
 	indexLengthSize = 8
 	// minFileSize is the size of a file without pages.
 	minFileSize = HeaderSize + pageHeaderSize + 1 + indexLengthSize + TrailerSize
+	// minStoredPage is less than any page takes: its header, and the size
+	// field of the shorter form.
+	minStoredPage = pageHeaderSize + sizeFieldSize
 	// pendingByte is the offset that SQLite locks and never stores data at
 	// (SQLite file format 1.5).
 	pendingByte = 0x40000000
@@ -99,6 +102,11 @@ func (i Info) Full() bool {
 // LockPage is the number of the page that holds the bytes SQLite locks. No
 // file contains it. pageSize must be a legal page size.
 func LockPage(pageSize uint32) uint32 { return pendingByte/pageSize + 1 }
+
+// MaxPages is more pages than a file of size bytes can hold. Since a file holds
+// every page by which the database grew, it bounds what a header may claim
+// before the file has been read.
+func MaxPages(size int64) int64 { return max(size, 0) / minStoredPage }
 
 // ParseHeader reads the header from the first HeaderSize bytes of a file and
 // checks every field that has a rule. Errors wrap ErrCorrupt.
