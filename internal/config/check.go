@@ -103,8 +103,10 @@ func checkBucket(text string) error {
 		return checkS3(rest)
 	case "file":
 		return checkFileBucket(rest)
-	case "gs", "az":
-		return refuse(allowedBucket, "%s:// buckets are not supported", scheme)
+	case "gs":
+		return refuse(allowedBucket, "gs:// is not supported; use s3:// with the endpoint https://storage.googleapis.com and an HMAC key")
+	case "az":
+		return refuse(allowedBucket, "az:// is not supported; put an S3 gateway before the container and use s3:// with its endpoint")
 	}
 	return refuse(allowedBucket, "unknown scheme")
 }

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/cobra"
+
+	"celldexport/internal/config"
+)
+
+// runOptions are the flags of run.
+type runOptions struct {
+	file        string
+	once        bool
+	onceTimeout time.Duration
+}
+
+func (a *app) runCommand() *cobra.Command {
+	var o runOptions
+	c := &cobra.Command{
+		Use:   "run [--config FILE] [--once]",
+		Short: "Export the changes of the node's cells",
+		Long: `run follows the node's state directory and exports what changes, until it is
+stopped. SIGTERM stops the reading, sends what is held and exits 0; a second
+one exits at once. With the export off it stays up and answers /livez.
+
+With --once it exports what is present, waits until all of it is proven and
+delivered, and exits. What stayed behind is named on stderr, one cell a line.
+` + exitHelp,
+		Example: `  exportd run --config /etc/exportd/config.yaml
+  CELLD_EXPORT=1 exportd run --once --once-timeout 5m`,
+		Args: arguments(0),
+		RunE: func(c *cobra.Command, _ []string) error { return a.run(c.Context(), o) },
+	}
+	c.Flags().StringVar(&o.file, "config", a.lookup("EXPORTD_CONFIG"), "settings file (variable EXPORTD_CONFIG)")
+	c.Flags().BoolVar(&o.once, "once", false, "export what is present and exit")
+	c.Flags().DurationVar(&o.onceTimeout, "once-timeout", time.Minute, "how long --once waits for proof and delivery")
+	return c
+}
+
+func (a *app) run(ctx context.Context, o runOptions) error {
+	if o.onceTimeout <= 0 {
+		return usageError("--once-timeout %v: more than nothing is needed", o.onceTimeout)
+	}
+	settings, warnings, err := config.Load(o.file, a.environ)
+	if err != nil {
+		return err
+	}
+	logger := a.logger()
+	for _, w := range warnings {
+		if !w.Staged {
+			logger.Warn("settings", "warning", w.Error())
+		}
+	}
+	if o.once {
+		return a.once(ctx, settings, logger, o.onceTimeout)
+	}
+	return a.serve(ctx, settings, logger)
+}
+
+// newRegistry holds what is reported whether the export is on or off.
+func newRegistry() *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name:        "exportd_build_info",
+		Help:        "The running program, always 1.",
+		ConstLabels: prometheus.Labels{"version": version()},
+	})
+	build.Set(1)
+	registry.MustRegister(build, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return registry
+}
+
+// once exports what is present. The watch directory must exist: with nothing
+// to wait for, its absence is a wrong setting.
+func (a *app) once(ctx context.Context, settings *config.Settings, logger *slog.Logger, timeout time.Duration) error {
+	if !settings.Export.Enabled {
+		return usageError("run --once: the export is off; turn it on by export.enabled or CELLD_EXPORT=1")
+	}
+	if err := directory(settings.Watch); err != nil {
+		return &exitError{code: exitUsage, err: fmt.Errorf("watch: %w", err)}
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	e, err := a.newEngine(ctx, engineOptions{settings: settings, logger: logger, version: version(), registry: newRegistry()})
+	if err != nil {
+		return err
+	}
+	var left []pending
+	err = a.untilStopped(stop, logger, func() error {
+		var err error
+		left, err = e.Once(ctx, timeout)
+		return errors.Join(err, e.Close())
+	})
+	if err != nil {
+		return err
+	}
+	for _, p := range left {
+		fmt.Fprintf(a.stderr, "%s: %s\n", p.Cell, p.Reason)
+	}
+	if len(left) > 0 {
+		return &exitError{code: exitPending, err: fmt.Errorf("%d cells were not finished", len(left))}
+	}
+	return nil
+}
+
+// directory refuses a path that is no directory.
+func directory(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s does not exist", path)
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return fmt.Errorf("%s is no directory", path)
+	}
+	return nil
+}
+
+// serve runs the exporter and its HTTP server until a signal.
+func (a *app) serve(ctx context.Context, settings *config.Settings, logger *slog.Logger) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	registry := newRegistry()
+	listener, err := net.Listen("tcp", settings.Listen)
+	if err != nil {
+		return fmt.Errorf("listen for HTTP: %w", err)
+	}
+	m := newMonitor(settings, registry)
+	served := make(chan error, 1)
+	server := m.server()
+	go func() { served <- server.Serve(listener) }()
+	logger.Info("exportd starts", "version", version(), "listen", listener.Addr().String(), "export", settings.Export.Enabled)
+
+	err = a.untilStopped(stop, logger, func() error { return a.export(ctx, m, registry, logger) })
+	closeErr := server.Close()
+	<-served
+	return errors.Join(err, closeErr)
+}
+
+// export runs the exporter; with the export off it only waits.
+func (a *app) export(ctx context.Context, m *monitor, registry *prometheus.Registry, logger *slog.Logger) error {
+	if !m.settings.Export.Enabled {
+		<-ctx.Done()
+		return nil
+	}
+	e, err := a.newEngine(ctx, engineOptions{settings: m.settings, logger: logger, version: version(), registry: registry})
+	if err != nil {
+		return err
+	}
+	m.attach(e)
+	err = e.Run(ctx)
+	return errors.Join(err, e.Close())
+}
+
+// untilStopped waits for work. The first signal calls stop and goes on
+// waiting; the second gives up on the work.
+func (a *app) untilStopped(stop func(), logger *slog.Logger, work func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- work() }()
+	stopping := false
+	for {
+		select {
+		case err := <-done:
+			return err
+		case s := <-a.signals:
+			if stopping {
+				return fmt.Errorf("second signal (%v): stopped without waiting", s)
+			}
+			stopping = true
+			logger.Info("stopping: sending what is held", "signal", s.String())
+			stop()
+		}
+	}
+}
