@@ -177,7 +177,7 @@ func (f *File) stage(body io.ReaderAt, size int64) (*os.File, string, error) {
 	sum := md5.New()
 	n, err := io.Copy(io.MultiWriter(temp, sum), io.NewSectionReader(body, 0, size))
 	if err == nil && n < size {
-		err = fmt.Errorf("body gave %d of %d bytes: %w", n, size, io.ErrUnexpectedEOF)
+		err = bodyError(n, size, nil)
 	}
 	if err == nil {
 		err = temp.Sync()

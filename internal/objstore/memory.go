@@ -121,7 +121,7 @@ func (m *Memory) Put(ctx context.Context, key string, body io.ReaderAt, size int
 	}
 	data := make([]byte, size)
 	if n, err := io.ReadFull(io.NewSectionReader(body, 0, size), data); err != nil {
-		return Object{}, fmt.Errorf("put %s: body gave %d of %d bytes: %w", key, n, size, noEOF(err))
+		return Object{}, fmt.Errorf("put %s: %w", key, bodyError(int64(n), size, err))
 	}
 	sum := md5.Sum(data)
 

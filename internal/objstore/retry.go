@@ -80,8 +80,8 @@ func (p RetryPolicy) wait(n int, err error) time.Duration {
 }
 
 // WithRetry repeats calls of s that may pass when repeated. It does not repeat
-// what is permanent (ErrNotFound, ErrPrecondition, ErrDenied, ErrKey, an ended
-// context), nor a conditional Put unless the store said that it did not apply
+// what is permanent (ErrNotFound, ErrPrecondition, ErrDenied, ErrKey, ErrBody, what
+// the store cannot do, an ended context), nor a conditional Put unless the store said that it did not apply
 // it: after a lost answer the object may already be ours, and a second attempt
 // would report ErrPrecondition for a write that won.
 //
@@ -98,7 +98,7 @@ type retrying struct {
 
 // Permanent reports whether repeating a call that returned err is useless.
 func Permanent(err error) bool {
-	for _, target := range []error{ErrNotFound, ErrPrecondition, ErrDenied, ErrKey, ErrTooLarge, context.Canceled} {
+	for _, target := range []error{ErrNotFound, ErrPrecondition, ErrDenied, ErrKey, ErrBody, ErrTooLarge, errors.ErrUnsupported, context.Canceled} {
 		if errors.Is(err, target) {
 			return true
 		}

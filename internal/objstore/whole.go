@@ -11,6 +11,18 @@ import (
 // ErrTooLarge is returned by ReadAll for an object larger than its limit.
 var ErrTooLarge = errors.New("object larger than allowed")
 
+// ErrBody is returned when the body given to a Put cannot be read, or ends
+// before its size. Nothing was stored.
+var ErrBody = errors.New("body not readable")
+
+// bodyError describes a body that gave n of size bytes.
+func bodyError(n, size int64, err error) error {
+	if err == nil {
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("%w: %d of %d bytes: %w", ErrBody, n, size, noEOF(err))
+}
+
 // ReadAll reads a whole object of at most max bytes into memory. A larger one
 // is refused with ErrTooLarge before any of it is read; a body that ends early
 // is an error.
