@@ -46,6 +46,7 @@ func (s *Spool) append(sum *summary, w *Writer) (uint64, error) {
 	seg.size = off + h.length + h.payload
 	seg.last = seq
 	s.written = seq
+	s.total += sum.bytes
 	if sum.unit.Form == FormWatermark && s.applied.get() == seq-1 {
 		s.applied.advance(seq)
 	}

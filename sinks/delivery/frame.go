@@ -55,8 +55,9 @@ type summary struct {
 	pages, records, bytes int64
 	// counted and positions are what a watermark counts of the entry.
 	counted, positions uint64
-	// link is set when one of the records is a link.
-	link bool
+	// link and snapshot are set when one of the records is a link, or the end
+	// of a snapshot.
+	link, snapshot bool
 	// spooledAt is when the entry was committed, unix milliseconds.
 	spooledAt int64
 }
@@ -65,6 +66,7 @@ const (
 	flagCellName = 1 << iota
 	flagUncertified
 	flagLink
+	flagSnapshot
 )
 
 func appendString(b []byte, s string) []byte {
@@ -90,6 +92,9 @@ func (s *summary) append(b []byte) []byte {
 	}
 	if s.link {
 		flags |= flagLink
+	}
+	if s.snapshot {
+		flags |= flagSnapshot
 	}
 	b = append(b, byte(u.Form))
 	b = binary.AppendUvarint(b, flags)
@@ -163,7 +168,7 @@ func (s *summary) decode(b []byte) error {
 		u.CellName = &name
 	}
 	u.Uncertified = flags&flagUncertified != 0
-	s.link = flags&flagLink != 0
+	s.link, s.snapshot = flags&flagLink != 0, flags&flagSnapshot != 0
 	u.Node, u.Scope, u.Sink = f.string(), f.string(), f.string()
 	u.CommittedAt = int64(f.uint())
 	u.Position = envelope.Position{Epoch: f.uint(), TXID: f.uint(), Commit: f.uint()}

@@ -54,9 +54,10 @@ type Spool struct {
 	written  uint64 // last committed entry
 	synced   uint64 // last durable entry: what sinks see
 	floor    uint64 // every attached sink has acknowledged up to here
+	total    int64  // encoded size of all records that were in the spool since it was opened
 	broken   error
 	changed  chan struct{}
-	applied *marker
+	applied  *marker
 }
 
 // OpenSpool opens the spool in dir, making it when there is none. What a
@@ -154,7 +155,7 @@ func (s *Spool) load() error {
 			return fmt.Errorf("%s follows entry %d, entries are missing between: %w", seg.path, s.written, ErrCorrupt)
 		}
 		s.segments = append(s.segments, seg)
-		if err := seg.scan(last, func(*head) {}); err != nil {
+		if err := seg.scan(last, func(h *head) { s.total += h.bytes }); err != nil {
 			return err
 		}
 		s.written = seg.last
@@ -240,6 +241,8 @@ func (s *Spool) fail(err error) error {
 	defer s.mu.Unlock()
 	if s.broken == nil {
 		s.broken = err
+		close(s.changed)
+		s.changed = make(chan struct{})
 	}
 	return err
 }

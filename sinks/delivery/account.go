@@ -1,0 +1,238 @@
+package delivery
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"celldexport/envelope"
+)
+
+// account is what one sink holds of one epoch of a stream: how far it was
+// certified, and what was delivered since. It is pure; the journal keeps it.
+type account struct {
+	stream envelope.Stream
+	epoch  uint64
+
+	// counter counts what was delivered above mark, through is the position
+	// delivered last.
+	counter envelope.Counter
+	through envelope.Position
+	// mark is the end of the watermark acknowledged last, nil before the
+	// first.
+	mark *envelope.Position
+	// pending is the watermark that is spooled and not yet acknowledged.
+	pending *pendingMark
+	// due is when the next watermark is to be spooled, in unix milliseconds;
+	// 0 when there is nothing to certify or it must not be.
+	due  int64
+	hold hold
+
+	// What a watermark repeats of the unit delivered last.
+	cellName    *string
+	committedAt int64
+	node, scope string
+}
+
+// pendingMark is what a spooled watermark says.
+type pendingMark struct {
+	seq                uint64
+	through            envelope.Position
+	positions, records uint64
+}
+
+// hold is why an account gets no watermark.
+type hold uint8
+
+const (
+	// holdLost: the chain was lost with the state directory.
+	holdLost hold = 1 << iota
+	// holdMissed: the sink was not attached while entries of this epoch
+	// passed; a re-base in that sink lifts it.
+	holdMissed
+	// holdOrder: records came at or below a position that a watermark had
+	// passed, so that no later one could be true.
+	holdOrder
+)
+
+// deliver takes an acknowledged entry into account. idle is how long a
+// stretch without records waits, in milliseconds.
+func (a *account) deliver(s *summary, sink string, now, idle int64) {
+	u := &s.unit
+	if u.Form == FormClose {
+		a.close(now)
+		return
+	}
+	if u.Uncertified {
+		a.hold |= holdLost
+	}
+	if u.Sink == sink && s.snapshot {
+		a.hold &^= holdMissed
+	}
+	if s.counted > 0 {
+		if a.passed(u.Position) || a.counter.AddEntry(u.Position, s.counted) != nil {
+			a.hold |= holdOrder
+		}
+	}
+	if u.Position.Compare(a.through) >= 0 {
+		a.through = u.Position
+		a.cellName, a.committedAt, a.node, a.scope = u.CellName, u.CommittedAt, u.Node, u.Scope
+	}
+	a.schedule(now, idle)
+}
+
+// moves reports whether an entry says anything about what is certified.
+// Records that no watermark counts (recovered) and are no unit do not.
+func (s *summary) moves() bool {
+	return s.unit.Form == FormUnit || s.unit.Form == FormClose || (s.unit.Form == FormRecords && s.counted > 0)
+}
+
+// passed reports whether a watermark went over the position.
+func (a *account) passed(p envelope.Position) bool {
+	return (a.mark != nil && p.Compare(*a.mark) <= 0) || (a.pending != nil && p.Compare(a.pending.through) <= 0)
+}
+
+func (a *account) close(now int64) {
+	if a.due != 0 {
+		a.due = min(a.due, now)
+	}
+}
+
+// schedule sets when the next watermark is due.
+func (a *account) schedule(now, idle int64) {
+	switch {
+	case a.hold != 0 || a.pending != nil:
+		a.due = 0
+	case a.counter.Records > 0:
+		if a.due == 0 || a.due > now {
+			a.due = now
+		}
+	case a.mark == nil || a.through.Compare(*a.mark) > 0:
+		if a.due == 0 {
+			a.due = now + idle
+		}
+	default:
+		a.due = 0
+	}
+}
+
+// watermark is the entry that certifies what was delivered so far, and its
+// only record.
+func (a *account) watermark(sink string) (Unit, envelope.Encoded, error) {
+	u := Unit{
+		Form: FormWatermark, Stream: a.stream, CellName: a.cellName, CommittedAt: a.committedAt,
+		Node: a.node, Scope: a.scope, Position: a.through, Sink: sink,
+		MinTXID: a.through.TXID, MaxTXID: a.through.TXID,
+	}
+	e, err := envelope.Encode(&envelope.Record{
+		Envelope: envelope.Envelope{
+			Stream: u.Stream, CellName: u.CellName, Position: u.Position, CommittedAt: u.CommittedAt,
+			Node: u.Node, Origin: envelope.Live, Fragment: 1, Fragments: 1,
+		},
+		Body: a.counter.Watermark(a.mark, a.through),
+	})
+	return u, e, err
+}
+
+// spooled notes that the watermark of what was delivered so far is in the
+// spool.
+func (a *account) spooled(seq uint64) {
+	a.pending = &pendingMark{
+		seq: seq, through: a.through, positions: a.counter.Positions, records: a.counter.Records,
+	}
+	a.due = 0
+}
+
+// found notes a watermark that was spooled before a crash. It reports whether
+// it is one of this account: not when the account was begun anew since.
+func (a *account) found(seq uint64, w *envelope.Watermark) bool {
+	if w.Commits > a.counter.Positions || w.Records > a.counter.Records || w.Through.Compare(a.through) > 0 {
+		return false
+	}
+	a.pending = &pendingMark{seq: seq, through: w.Through, positions: w.Commits, records: w.Records}
+	a.due = 0
+	return true
+}
+
+// certified notes that the pending watermark was acknowledged.
+func (a *account) certified(seq uint64, now, idle int64) {
+	p := a.pending
+	if p == nil || p.seq != seq {
+		return
+	}
+	through := p.through
+	a.mark, a.pending = &through, nil
+	a.counter.Positions -= p.positions
+	a.counter.Records -= p.records
+	a.schedule(now, idle)
+}
+
+const accountFormat = 1
+
+func (a *account) encode() []byte {
+	b := []byte{accountFormat, byte(a.hold)}
+	pos := func(p envelope.Position) {
+		for _, n := range []uint64{p.Epoch, p.TXID, p.Commit} {
+			b = binary.AppendUvarint(b, n)
+		}
+	}
+	flag := func(set bool) {
+		b = append(b, 0)
+		if set {
+			b[len(b)-1] = 1
+		}
+	}
+	b = binary.AppendUvarint(b, a.counter.Positions)
+	b = binary.AppendUvarint(b, a.counter.Records)
+	pos(a.counter.Last)
+	pos(a.through)
+	flag(a.mark != nil)
+	if a.mark != nil {
+		pos(*a.mark)
+	}
+	flag(a.pending != nil)
+	if p := a.pending; p != nil {
+		b = binary.AppendUvarint(b, p.seq)
+		pos(p.through)
+		b = binary.AppendUvarint(b, p.positions)
+		b = binary.AppendUvarint(b, p.records)
+	}
+	flag(a.cellName != nil)
+	if a.cellName != nil {
+		b = appendString(b, *a.cellName)
+	}
+	b = binary.AppendUvarint(b, uint64(a.committedAt))
+	b = appendString(b, a.node)
+	return appendString(b, a.scope)
+}
+
+func (f *fields) position() envelope.Position {
+	return envelope.Position{Epoch: f.uint(), TXID: f.uint(), Commit: f.uint()}
+}
+
+func (a *account) decode(b []byte) error {
+	f := fields{b: b}
+	if format := f.byte(); format != accountFormat {
+		return fmt.Errorf("account of %v has format %d, this program knows %d", a.stream, format, accountFormat)
+	}
+	a.hold = hold(f.byte())
+	a.counter.Positions, a.counter.Records = f.uint(), f.uint()
+	a.counter.Last = f.position()
+	a.through = f.position()
+	if f.byte() == 1 {
+		p := f.position()
+		a.mark = &p
+	}
+	if f.byte() == 1 {
+		a.pending = &pendingMark{seq: f.uint(), through: f.position(), positions: f.uint(), records: f.uint()}
+	}
+	if f.byte() == 1 {
+		name := f.string()
+		a.cellName = &name
+	}
+	a.committedAt = int64(f.uint())
+	a.node, a.scope = f.string(), f.string()
+	if f.bad || len(f.b) > 0 {
+		return fmt.Errorf("account of %v does not decode", a.stream)
+	}
+	return nil
+}

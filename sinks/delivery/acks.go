@@ -1,0 +1,131 @@
+package delivery
+
+import (
+	"database/sql"
+	"errors"
+
+	"celldexport/envelope"
+)
+
+// posting is one acknowledgement on its way into the journal: the accounts
+// that the acknowledged entries change.
+type posting struct {
+	tx         *sql.Tx
+	sink       int64
+	name       string
+	now, idle  int64
+	accounts   map[accountKey]*account
+	records    int64
+	watermarks int64
+	bytes      int64
+	held       []*account // came to be held by this acknowledgement
+}
+
+type accountKey struct {
+	stream envelope.Stream
+	epoch  uint64
+	// since and the sink's own settings do not belong here: a posting is of
+	// one sink.
+}
+
+const (
+	// postingAccounts bounds the accounts that a posting holds in memory.
+	postingAccounts = 4096
+	// keptEpochs are the epochs of a stream whose accounts are kept once they
+	// are settled.
+	keptEpochs = 4
+)
+
+// take posts one acknowledged entry. missed tells that the sink was attached
+// late, so that an epoch it did not see begin is not whole in it.
+func (p *posting) take(h *head, missed bool) error {
+	p.bytes += h.bytes
+	u := &h.unit
+	if u.Sink != "" && u.Sink != p.name {
+		return nil
+	}
+	p.records += h.records
+	key := accountKey{u.Stream, u.Position.Epoch}
+	if u.Form == FormWatermark {
+		p.records--
+		p.watermarks++
+		a, err := p.account(key)
+		if a != nil {
+			a.certified(h.seq, p.now, p.idle)
+		}
+		return err
+	}
+	if !h.moves() {
+		return nil
+	}
+	a, err := p.account(key)
+	if err != nil || (a == nil && u.Form == FormClose) {
+		return err
+	}
+	if a == nil {
+		if a, err = p.begin(key); err != nil {
+			return err
+		}
+		if missed && !h.link {
+			a.hold = holdMissed
+		}
+	}
+	before := a.hold
+	a.deliver(&h.summary, p.name, p.now, p.idle)
+	if a.hold&^before&holdOrder != 0 {
+		p.held = append(p.held, a)
+	}
+	if len(p.accounts) >= postingAccounts {
+		return p.store()
+	}
+	return nil
+}
+
+// account finds an account, nil when there is none.
+func (p *posting) account(key accountKey) (*account, error) {
+	if a, ok := p.accounts[key]; ok {
+		return a, nil
+	}
+	row := p.tx.QueryRow("SELECT stream, epoch, due, body FROM account WHERE sink = ? AND stream = ? AND epoch = ?",
+		p.sink, appendStream(nil, key.stream), int64(key.epoch))
+	a, err := scanAccount(row.Scan)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.accounts[key] = a
+	return a, nil
+}
+
+// begin makes an account and drops those of epochs long past.
+func (p *posting) begin(key accountKey) (*account, error) {
+	a := &account{stream: key.stream, epoch: key.epoch}
+	p.accounts[key] = a
+	_, err := p.tx.Exec(`DELETE FROM account WHERE sink = ?1 AND stream = ?2 AND due IS NULL AND epoch <
+		(SELECT epoch FROM account WHERE sink = ?1 AND stream = ?2 ORDER BY epoch DESC LIMIT 1 OFFSET ?3)`,
+		p.sink, appendStream(nil, key.stream), keptEpochs-2)
+	return a, err
+}
+
+// store writes the accounts and forgets them.
+func (p *posting) store() error {
+	for _, a := range p.accounts {
+		if err := storeAccount(p.tx, p.sink, a); err != nil {
+			return err
+		}
+	}
+	clear(p.accounts)
+	return nil
+}
+
+// finish writes the accounts and the sink's cursor.
+func (p *posting) finish(cursor uint64) error {
+	if err := p.store(); err != nil {
+		return err
+	}
+	_, err := p.tx.Exec("UPDATE sink SET cursor = ?, records = records + ?, watermarks = watermarks + ? WHERE id = ?",
+		int64(cursor), p.records, p.watermarks, p.sink)
+	return err
+}

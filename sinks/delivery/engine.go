@@ -1,0 +1,211 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"celldexport/envelope"
+	"celldexport/sinks"
+)
+
+// Config is what an engine works with.
+type Config struct {
+	// Spool is where the entries are. The engine closes it not.
+	Spool *Spool
+	// Sinks are attached, each under its name.
+	Sinks []sinks.Sink
+	// Dir is where delivery.db is kept: cursors and what was delivered.
+	Dir string
+	// Logger reports sinks that stop; nil discards.
+	Logger *slog.Logger
+	// WatermarkIdle is how long a stretch without records waits for its
+	// watermark, a minute by default.
+	WatermarkIdle time.Duration
+	// WatermarkEvery spaces the watermarks of a stream when a sink
+	// acknowledges faster; 0 certifies every acknowledgement.
+	WatermarkEvery time.Duration
+	// RestartMin and RestartMax bound the wait before a sink that stopped is
+	// started again, a second and a minute by default.
+	RestartMin, RestartMax time.Duration
+	// Now is the clock; nil is time.Now.
+	Now func() time.Time
+}
+
+// Engine delivers what is in the spool to every sink and certifies it with
+// watermarks. Its parts: the spool keeps the entries and their order, each
+// outlet is a sink with its queue, the journal keeps what was acknowledged,
+// the certifier spools the watermarks.
+type Engine struct {
+	cfg     Config
+	spool   *Spool
+	journal *journal
+	outlets []*outlet
+
+	certifier certifier
+
+	progress signal // a cursor moved
+	flushes  signal // a flush was asked for
+	wake     chan struct{}
+
+	mu       sync.Mutex
+	flushSeq uint64
+	flushed  int // flushes under way
+}
+
+// New attaches the sinks to the spool. A sink that is new to a delivery.db
+// that knows others, or that comes back after entries left the spool without
+// it, begins with the entries spooled from now on; Status tells since when,
+// and its epochs are certified again once they begin with a link or were
+// re-based in that sink.
+func New(cfg Config) (*Engine, error) {
+	if cfg.Spool == nil || len(cfg.Sinks) == 0 {
+		return nil, errors.New("delivery needs a spool and at least one sink")
+	}
+	e := &Engine{cfg: cfg.withDefaults(), spool: cfg.Spool, wake: make(chan struct{}, 1)}
+	var err error
+	if e.journal, err = openJournal(cfg.Dir); err != nil {
+		return nil, err
+	}
+	if err = e.attach(); err == nil {
+		err = e.recover()
+	}
+	if err == nil {
+		err = e.release()
+	}
+	if err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	return e, nil
+}
+
+func (c Config) withDefaults() Config {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.WatermarkIdle <= 0 {
+		c.WatermarkIdle = time.Minute
+	}
+	if c.RestartMin <= 0 {
+		c.RestartMin = time.Second
+	}
+	if c.RestartMax < c.RestartMin {
+		c.RestartMax = max(time.Minute, c.RestartMin)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c
+}
+
+// attach finds each sink's place in the spool.
+func (e *Engine) attach() error {
+	known, err := e.journal.sinks()
+	if err != nil {
+		return err
+	}
+	first, last := e.spool.first(), e.spool.Last()
+	if len(known) == 0 && first > 1 {
+		return fmt.Errorf("%s knows no sink but the spool begins at entry %d: it is not the one kept with this spool: %w",
+			e.journal.path, first, ErrCorrupt)
+	}
+	seen := map[string]bool{}
+	for _, sink := range e.cfg.Sinks {
+		name := sink.Name()
+		if name == "" || seen[name] {
+			return fmt.Errorf("two sinks or none are named %q", name)
+		}
+		seen[name] = true
+		row, ok := known[name]
+		cursor := row.cursor
+		switch {
+		case ok && cursor > last:
+			return fmt.Errorf("sink %s acknowledged entry %d but the spool ends at %d: %w", name, cursor, last, ErrCorrupt)
+		case ok && cursor+1 >= first:
+			continue
+		case !ok && len(known) == 0:
+			cursor = 0
+		default:
+			cursor = last
+		}
+		if err := e.journal.attach(name, cursor, ok); err != nil {
+			return err
+		}
+	}
+	if known, err = e.journal.sinks(); err != nil {
+		return err
+	}
+	for _, sink := range e.cfg.Sinks {
+		row := known[sink.Name()]
+		e.outlets = append(e.outlets, &outlet{
+			sink: sink, id: row.id, since: row.since, acked: row.cursor, saved: row.cursor,
+			records: row.records, watermarks: row.watermarks,
+		})
+	}
+	return nil
+}
+
+// recover counts what each sink has of the spool and finds the watermarks
+// that were spooled and not yet acknowledged.
+func (e *Engine) recover() error {
+	for entry, err := range e.spool.Entries(0) {
+		if err != nil {
+			return err
+		}
+		for _, o := range e.outlets {
+			if entry.head.seq <= o.acked {
+				o.done += entry.head.bytes
+			}
+		}
+	}
+	return e.findMarks()
+}
+
+// Run delivers until ctx ends; then it returns nil. It returns an error when
+// the spool cannot be used any more. A sink that stops with an error is
+// started again.
+func (e *Engine) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, o := range e.outlets {
+		wg.Go(func() { e.run(ctx, o) })
+	}
+	err := e.certifyLoop(ctx)
+	cancel()
+	wg.Wait()
+	return err
+}
+
+// Close closes delivery.db. Run must have returned.
+func (e *Engine) Close() error {
+	if err := e.journal.close(); err != nil {
+		return fmt.Errorf("close %s: %w", e.journal.path, err)
+	}
+	return nil
+}
+
+// Forget drops what is known of the delivery of streams, in every sink: their
+// next records begin with no watermark before them.
+func (e *Engine) Forget(ctx context.Context, streams ...envelope.Stream) error {
+	return e.journal.forget(ctx, streams)
+}
+
+func (e *Engine) kick() {
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (e *Engine) outlet(name string) *outlet {
+	for _, o := range e.outlets {
+		if o.sink.Name() == name {
+			return o
+		}
+	}
+	return nil
+}

@@ -1,0 +1,180 @@
+package delivery
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"celldexport/sinks"
+)
+
+// outlet is one attached sink: how far it has acknowledged and how it fares.
+type outlet struct {
+	sink  sinks.Sink
+	id    int64
+	since uint64
+
+	// posting keeps acknowledgements apart and covers trail, which stands at
+	// the entry that the journal has as acknowledged.
+	posting sync.Mutex
+	trail   *cursor
+
+	mu         sync.Mutex
+	acked      uint64 // everything up to here is acknowledged or not for this sink
+	saved      uint64 // acked as the journal has it
+	done       int64  // encoded size of what was acknowledged since the spool was opened
+	records    int64
+	watermarks int64
+	running    bool
+	lastErr    string
+	lastErrAt  time.Time
+	restarts   int
+}
+
+func (o *outlet) cursor() (acked, saved uint64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.acked, o.saved
+}
+
+// mine reports whether an entry is for this sink.
+func (o *outlet) mine(e *Stored) bool {
+	sink := e.head.unit.Sink
+	return sink == "" || sink == o.sink.Name()
+}
+
+// post makes an acknowledgement durable: the accounts of all entries above
+// the last one up to and including upto, and the cursor.
+func (e *Engine) post(o *outlet, upto uint64) error {
+	o.posting.Lock()
+	defer o.posting.Unlock()
+	from, saved := o.cursor()
+	if upto <= saved {
+		return nil
+	}
+	p := &posting{
+		sink: o.id, name: o.sink.Name(), now: e.cfg.Now().UnixMilli(), idle: e.cfg.WatermarkIdle.Milliseconds(),
+		accounts: map[accountKey]*account{},
+	}
+	if o.trail == nil {
+		o.trail = e.spool.cursor(saved)
+	}
+	err := e.journal.change(context.Background(), func(tx *sql.Tx) error {
+		p.tx = tx
+		for o.trail.seq < upto {
+			entry, err := o.trail.next()
+			if err != nil {
+				return err
+			}
+			if entry == nil {
+				return fmt.Errorf("entry %d was acknowledged before it was durable", o.trail.seq+1)
+			}
+			if entry.head.seq <= from {
+				continue // passed over: not for this sink
+			}
+			if err := p.take(&entry.head, o.since > 0 && entry.head.seq > o.since); err != nil {
+				return err
+			}
+		}
+		return p.finish(upto)
+	})
+	if err != nil {
+		o.trail = nil
+		return fmt.Errorf("acknowledge entry %d of sink %s: %w", upto, o.sink.Name(), err)
+	}
+	for _, a := range p.held {
+		e.cfg.Logger.Error("records came below a certified position; the epoch gets no more watermarks",
+			"sink", o.sink.Name(), "stream", a.stream.String(), "epoch", a.epoch)
+	}
+	o.mu.Lock()
+	o.acked, o.saved = upto, upto
+	o.done += p.bytes
+	o.records += p.records
+	o.watermarks += p.watermarks
+	o.mu.Unlock()
+	e.progress.fire()
+	e.kick()
+	return e.release()
+}
+
+// pass notes that entries up to seq are not for this sink, while nothing it
+// took is unacknowledged.
+func (e *Engine) pass(o *outlet, entry *Stored) {
+	o.mu.Lock()
+	o.acked = entry.head.seq
+	o.done += entry.head.bytes
+	o.mu.Unlock()
+	e.progress.fire()
+}
+
+// release lets the spool drop what every sink has durably acknowledged.
+func (e *Engine) release() error {
+	floor := ^uint64(0)
+	for _, o := range e.outlets {
+		_, saved := o.cursor()
+		floor = min(floor, saved)
+	}
+	return e.spool.release(floor)
+}
+
+// run keeps a sink running until ctx ends.
+func (e *Engine) run(ctx context.Context, o *outlet) {
+	log := e.cfg.Logger.With("sink", o.sink.Name())
+	delay := e.cfg.RestartMin
+	for {
+		began := e.cfg.Now()
+		err := o.attempt(ctx, e)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			err = errors.New("the sink stopped by itself")
+		}
+		now := e.cfg.Now()
+		if now.Sub(began) > e.cfg.RestartMax {
+			delay = e.cfg.RestartMin
+		}
+		o.mu.Lock()
+		o.lastErr, o.lastErrAt = err.Error(), now
+		o.restarts++
+		o.mu.Unlock()
+		log.LogAttrs(ctx, slog.LevelError, "sink stopped, it will be started again",
+			slog.Any("error", err), slog.Duration("in", delay))
+		if !e.pause(ctx, delay) {
+			return
+		}
+		delay = min(2*delay, e.cfg.RestartMax)
+	}
+}
+
+// attempt is one run of the sink.
+func (o *outlet) attempt(ctx context.Context, e *Engine) error {
+	o.mu.Lock()
+	o.running = true
+	o.mu.Unlock()
+	defer func() {
+		o.mu.Lock()
+		o.running = false
+		o.mu.Unlock()
+	}()
+	return o.sink.Run(ctx, newQueue(e, o))
+}
+
+// pause waits; a flush that is asked for ends the wait early. It reports
+// whether to go on.
+func (e *Engine) pause(ctx context.Context, delay time.Duration) bool {
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	flush := e.flushes.wait()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+	case <-flush:
+	}
+	return true
+}
