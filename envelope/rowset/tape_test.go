@@ -1,0 +1,115 @@
+package rowset
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"celldexport/envelope"
+	"celldexport/internal/ledger"
+)
+
+// tape runs one stream unit by unit: a database, what the ledger and the
+// consumer hold of it, and the records of each unit.
+type tape struct {
+	t         *testing.T
+	d         *database
+	opt       Options
+	last      *state
+	gens      map[string][]ledger.Generation
+	described map[envelope.TableGeneration]bool
+	txid      uint64
+	stats     Stats
+}
+
+func newTape(t *testing.T, statements ...string) *tape {
+	return &tape{
+		t: t, d: newDatabase(t, statements...), last: empty(),
+		opt:       Options{Class: "Shelf", Scope: "Shelf:a17", MaxRecordBytes: 1 << 20, MemoryBytes: 1 << 20, TempDir: t.TempDir()},
+		gens:      map[string][]ledger.Generation{},
+		described: map[envelope.TableGeneration]bool{},
+	}
+}
+
+// encode runs a unit's plan and returns whole lines.
+func (s *tape) encode(plan *Plan, src Source) []string {
+	s.t.Helper()
+	var lines []string
+	stats, err := plan.Encode(testEnvelope(s.txid), src, s.described, func(e *envelope.Encoded) error {
+		lines = append(lines, string(e.AppendJSON(nil)))
+		return nil
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.stats = stats
+	return lines
+}
+
+// plan plans the unit that ends at txid; everything before it was carried.
+func (s *tape) plan(src Source) *Plan {
+	s.t.Helper()
+	p, err := NewPlan(src.After(), src.Before(), s.gens, ledger.Mark{Epoch: 4, TXID: s.txid}, ledger.Mark{Epoch: 4, TXID: s.txid - 1}, s.opt)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return p
+}
+
+// unit executes statements as one unit and returns its records. Every unit is
+// planned and encoded again with its own entries in the ledger, as after a
+// crash behind the ledger's write, which must change nothing.
+func (s *tape) unit(statements ...string) []string {
+	s.t.Helper()
+	s.d.exec(statements...)
+	s.txid++
+	src := &fake{before: s.last, after: s.d.capture()}
+	plan := s.plan(src)
+	lines := s.encode(plan, src)
+	maps.Copy(s.gens, plan.Ledger())
+	again := s.plan(src)
+	if again.Changed() {
+		s.t.Errorf("the unit read again changes the ledger: %v", again.Ledger())
+	}
+	if diff := cmp.Diff(lines, s.encode(again, src)); diff != "" {
+		s.t.Errorf("the unit read again gives other records:\n%s", diff)
+	}
+	for _, g := range s.stats.Described {
+		s.described[g] = true
+	}
+	s.last = src.after
+	return lines
+}
+
+// bodies is what unit returns, each line as its origin and body alone.
+func (s *tape) bodies(statements ...string) []string {
+	s.t.Helper()
+	return s.short(s.unit(statements...))
+}
+
+func (s *tape) short(lines []string) []string {
+	s.t.Helper()
+	short := make([]string, len(lines))
+	for i, line := range lines {
+		r, err := envelope.Decode([]byte(line))
+		if err != nil {
+			s.t.Fatalf("%s: %v", line, err)
+		}
+		e, err := envelope.Encode(r)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		short[i] = string(r.Origin) + " " + string(e.Body)
+	}
+	return short
+}
+
+// check compares records with the lines that are expected, written by hand.
+func check(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("records (-want +got):\n%s", diff)
+	}
+}
