@@ -18,7 +18,7 @@ import (
 // first file of an epoch, and the file after the WAL was restarted, hold
 // every page. When the WAL has grown past the fleet's limit the capture goes
 // on with a TRUNCATE checkpoint and the full image that follows it, so that
-// two txids come back.
+// two txids come back; it then waits for the database's connection.
 func (c *Cell) Capture() ([]uint64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -65,12 +65,16 @@ func (c *Cell) LTXDir() string {
 
 // DB returns the cell's database. It has a single connection: a statement
 // issued while a result set or transaction is open waits for it.
-func (c *Cell) DB() *sql.DB { return c.db }
+func (c *Cell) DB() *sql.DB {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.db
+}
 
 // Exec runs SQL, which may be several statements, each its own transaction
 // unless the text opens one.
 func (c *Cell) Exec(query string, args ...any) error {
-	if _, err := c.db.Exec(query, args...); err != nil {
+	if _, err := c.DB().Exec(query, args...); err != nil {
 		return fmt.Errorf("execute %q on %s: %w", abbreviate(query), c.scope, err)
 	}
 	return nil
@@ -141,7 +145,11 @@ func (c *Cell) setUp(ctx context.Context, name string) error {
 
 // Bump commits a change of the replicator's own sequence table and of nothing
 // else, as the replicator does to force a WAL write.
-func (c *Cell) Bump() error { return c.bump(context.Background()) }
+func (c *Cell) Bump() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.bump(context.Background())
+}
 
 func (c *Cell) bump(ctx context.Context) error {
 	_, err := c.db.ExecContext(ctx, `INSERT INTO _litestream_seq(id, seq) VALUES(1, 1)
@@ -182,7 +190,7 @@ func (c *Cell) DeleteAll(ctx context.Context) error {
 
 // droppable names the tables that deleteAll drops.
 func (c *Cell) droppable(ctx context.Context) ([]string, error) {
-	rows, err := c.db.QueryContext(ctx, `SELECT name FROM pragma_table_list
+	rows, err := c.DB().QueryContext(ctx, `SELECT name FROM pragma_table_list
 		WHERE schema = 'main' AND type IN ('table', 'virtual') AND name NOT LIKE 'sqlite\_%' ESCAPE '\'
 		AND name NOT LIKE '\_litestream\_%' ESCAPE '\' AND name NOT IN ('_cf_METADATA', '_cf_ALARM') ORDER BY name`)
 	if err != nil {

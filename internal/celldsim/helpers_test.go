@@ -249,3 +249,9 @@ func tree(t *testing.T, dir string) []string {
 	}))
 	return paths
 }
+
+// readObject reads an object whole.
+func readObject(ctx context.Context, s objstore.Store, key string) ([]byte, error) {
+	b, _, err := objstore.ReadAll(ctx, s, key, 1<<26)
+	return b, err
+}
