@@ -49,7 +49,7 @@ type collector struct {
 	sort          *sorter
 	out           *collected
 	// prev is the sort key of the other side of an update.
-	prev, line []byte
+	prev []byte
 	// last is the rowid visited last, once any was.
 	last int64
 	any  bool
@@ -57,9 +57,6 @@ type collector struct {
 
 // changes collects the row changes of a table.
 func (c *collector) changes(src Source) error {
-	if !src.Touched(c.out.stored) {
-		return nil
-	}
 	return c.walk(func() error { return src.Rows(c.out.stored, c.visit) })
 }
 
@@ -126,7 +123,7 @@ func (c *collector) direct(op diffpage.Op, before, after diffpage.Row) error {
 	if _, err := c.encode(row); err != nil {
 		return err
 	}
-	return c.write(letter, c.tail)
+	return c.write(letter)
 }
 
 // keyed hands the sides of a change to the sorter: the diff joined them by
@@ -144,7 +141,7 @@ func (c *collector) keyed(before, after diffpage.Row) error {
 			return err
 		}
 		if v == take && old == take && bytes.Equal(c.prev, c.key) {
-			return c.sort.add(c.key, 'U', c.tail)
+			return c.sort.add(c.key, 'U', c.tail())
 		}
 		if err := c.push(v, 'I'); err != nil {
 			return err
@@ -175,7 +172,7 @@ func (c *collector) oldKey(before diffpage.Row) (verdict, error) {
 func (c *collector) push(v verdict, op byte) error {
 	switch v {
 	case take:
-		return c.sort.add(c.key, op, c.tail)
+		return c.sort.add(c.key, op, c.tail())
 	case nullKey:
 		c.out.n.nullKeys++
 	}
@@ -184,17 +181,19 @@ func (c *collector) push(v verdict, op byte) error {
 
 // sorted writes what the sorter holds, netted by exact key.
 func (c *collector) sorted() error {
-	net := netting{emit: c.write}
+	net := netting{emit: func(op byte, tail []byte) error {
+		c.line = append(append(c.line[:0], opening...), tail...)
+		return c.write(op)
+	}}
 	if err := c.sort.each(net.take); err != nil {
 		return err
 	}
 	return net.flush()
 }
 
-// write adds a row to the record.
-func (c *collector) write(op byte, tail []byte) error {
+// write adds the encoded row to the record.
+func (c *collector) write(op byte) error {
 	c.out.n.count(op)
-	c.line = append(c.line[:0], '[', '"', op, '"', ',')
-	c.line = append(c.line, tail...)
+	c.line[opAt] = op
 	return c.out.rows.Add(c.line)
 }

@@ -28,8 +28,11 @@ func (p *Plan) Encode(env envelope.Envelope, src Source, described map[envelope.
 	defer w.close(&err)
 	before, after := src.Before().Encoding, src.After().Encoding
 	for _, t := range p.tables {
-		if t.shape.form == formNone {
-			w.skip(t)
+		switch {
+		case t.shape.form == formNone:
+			w.skip(t, t.opened)
+			continue
+		case !t.show && !src.Touched(t.stored):
 			continue
 		}
 		c := w.collector(t, before, after, false)
@@ -71,7 +74,7 @@ func (p *Plan) Snapshot(env envelope.Envelope, img Image, id string, out func(*e
 	enc := img.After().Encoding
 	for _, t := range p.tables {
 		if t.shape.form == formNone {
-			w.skip(t)
+			w.skip(t, true)
 			continue
 		}
 		if err := w.rebase(t, enc, img); err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"slices"
 
+	"celldexport/diffpage/schema"
 	"celldexport/internal/ledger"
 )
 
@@ -50,6 +51,16 @@ func later(a, b ledger.Mark) bool {
 func hash(sql string) string {
 	sum := sha256.Sum256([]byte(sql))
 	return hex.EncodeToString(sum[:16])
+}
+
+// fingerprint is what the ledger keeps of a table's definition. That of a
+// table that cannot be read is another one, so that a program that can opens
+// the next generation and shows its rows.
+func fingerprint(t *schema.Table) string {
+	if t.Unreadable != "" {
+		return "unreadable-" + hash(t.SQL)
+	}
+	return hash(t.SQL)
 }
 
 // current is the generation that was open, and its hash.

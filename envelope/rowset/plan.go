@@ -50,6 +50,9 @@ type Plan struct {
 // A table name that the ledger does not know opens generation 1 with a
 // snapshot; a changed SQL text opens the next one.
 func NewPlan(after, before *schema.Schema, gens map[string][]ledger.Generation, at, carried ledger.Mark, opt Options) (*Plan, error) {
+	if opt.MaxRecordBytes <= 0 || opt.MemoryBytes <= 0 {
+		return nil, fmt.Errorf("plan a unit: %d bytes per record and %d bytes of memory, both must be above zero", opt.MaxRecordBytes, opt.MemoryBytes)
+	}
 	if before == nil {
 		before = &schema.Schema{}
 	}
@@ -117,7 +120,7 @@ func (b *planner) note(name string, h *history, keep bool) {
 func (b *planner) present(t *schema.Table, name string) {
 	h := newHistory(b.gens[name], b.at, b.carried)
 	gen, was, open := h.current()
-	is := hash(t.SQL)
+	is := fingerprint(t)
 	if b.denied(name) {
 		b.withhold(t, name, h, is)
 		return

@@ -33,29 +33,40 @@ type encoder struct {
 	*shape
 	encoding schema.Encoding
 	opt      *Options
-	// tail is the row as it stands in a record behind the operation,
-	// `[key],[row]]`, and key its sort key, empty when rows come in key order.
-	tail, key []byte
+	// line is the row as it stands in a record, `["?",[key],[row]]`, with its
+	// operation still open, and key its sort key, empty when rows come in key
+	// order.
+	line, key []byte
 	// text and value hold a text in UTF-8 and the JSON text of a value.
 	text, value []byte
 }
 
-// encode writes a row to tail and key.
+// opening is what stands before the key of a row; the operation takes the
+// place of the question mark.
+const (
+	opening = `["?",`
+	opAt    = 2
+)
+
+// tail is the encoded row behind its operation.
+func (e *encoder) tail() []byte { return e.line[len(opening):] }
+
+// encode writes a row to line and key.
 func (e *encoder) encode(r diffpage.Row) (verdict, error) {
 	v, err := e.encodeKey(r)
 	if err != nil || v != take {
 		return v, err
 	}
-	dst, err := e.appendRow(append(e.tail, "],["...), r)
-	e.tail = append(dst, "]]"...)
+	dst, err := e.appendRow(append(e.line, "],["...), r)
+	e.line = append(dst, "]]"...)
 	return take, err
 }
 
 // encodeKey begins a row: its sort key and the JSON of its key.
 func (e *encoder) encodeKey(r diffpage.Row) (verdict, error) {
-	e.key, e.tail = e.key[:0], append(e.tail[:0], '[')
+	e.key, e.line = e.key[:0], append(append(e.line[:0], opening...), '[')
 	if e.byRowid {
-		e.tail = envelope.AppendInt(e.tail, r.Rowid())
+		e.line = envelope.AppendInt(e.line, r.Rowid())
 		return take, nil
 	}
 	if e.form == formKV {
@@ -65,7 +76,7 @@ func (e *encoder) encodeKey(r diffpage.Row) (verdict, error) {
 	}
 	var v verdict
 	var err error
-	e.tail, v, err = e.appendKey(e.tail, r)
+	e.line, v, err = e.appendKey(e.line, r)
 	return v, err
 }
 

@@ -55,8 +55,6 @@ func (i stateImage) After() *schema.Schema { return i.Schema() }
 
 // Options are the settings that records depend on.
 type Options struct {
-	// Class is the Durable Object class of the stream's root cell.
-	Class string
 	// Scope is the bucket scope of the stream: the cell, followed by the
 	// facet path for a facet. Key-value rows of other scopes are leftovers
 	// and are not exported.
@@ -68,10 +66,10 @@ type Options struct {
 	// fragments.
 	MaxRecordBytes int64
 	// MemoryBytes is how much memory in bytes one unit's rows may take
-	// before they go to a temporary file. It never changes what is emitted.
+	// before they go to temporary files. It never changes what is emitted.
 	MemoryBytes int64
-	// TempDir is where that file is made; the system's directory when empty.
-	// The file has no name there while it is in use.
+	// TempDir is where those files are made; the system's directory when
+	// empty.
 	TempDir string
 	// DecodeKV appends the JSON text of a stored key-value value to dst and
 	// returns it, or returns false when the bytes do not decode, which
@@ -98,8 +96,8 @@ type Stats struct {
 	// Incomplete lists those that a re-base could not show whole: a bulk at
 	// the next position has to name them. Both are sorted by table.
 	Bulk, Incomplete []envelope.TableGeneration
-	// Reasons says for each generation of Bulk and Incomplete why, in the
-	// same order, and for tables whose schema cannot be read; for logs.
+	// Reasons says why, for each generation of Bulk and Incomplete and for
+	// tables whose definition cannot be read; for logs.
 	Reasons []Reason
 }
 

@@ -27,7 +27,7 @@ type tape struct {
 func newTape(t *testing.T, statements ...string) *tape {
 	return &tape{
 		t: t, d: newDatabase(t, statements...), last: empty(),
-		opt:       Options{Class: "Shelf", Scope: "Shelf:a17", MaxRecordBytes: 1 << 20, MemoryBytes: 1 << 20, TempDir: t.TempDir()},
+		opt:       Options{Scope: "Shelf:a17", MaxRecordBytes: 1 << 20, MemoryBytes: 1 << 20, TempDir: t.TempDir()},
 		gens:      map[string][]ledger.Generation{},
 		described: map[envelope.TableGeneration]bool{},
 	}

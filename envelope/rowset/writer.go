@@ -26,8 +26,9 @@ type writer struct {
 func (p *Plan) newWriter(env envelope.Envelope, id string, out func(*envelope.Encoded) error) *writer {
 	w := &writer{plan: p, env: env, id: id, out: out, shown: envelope.Snapshot}
 	w.env.Fragment, w.env.Fragments, w.env.Origin = 1, 1, envelope.Live
-	w.rows.Limit, w.rows.Dir = p.opt.MemoryBytes, p.opt.TempDir
-	w.sort.limit = p.opt.MemoryBytes
+	half := max(p.opt.MemoryBytes/2, 1)
+	w.rows.Limit, w.rows.Dir = half, p.opt.TempDir
+	w.sort.limit = half
 	w.sort.spill.Limit, w.sort.spill.Dir = 1, p.opt.TempDir
 	return w
 }
@@ -75,9 +76,10 @@ func (w *writer) rebase(t *tablePlan, enc schema.Encoding, img Image) error {
 	return w.rows.reset()
 }
 
-// skip notes a table that has no rows because its definition cannot be read.
-func (w *writer) skip(t *tablePlan) {
-	if !t.shape.virtual {
+// skip notes a table that has no rows; say wants it known when that is because
+// its definition cannot be read.
+func (w *writer) skip(t *tablePlan, say bool) {
+	if say && !t.shape.virtual {
 		w.because(t, t.shape.reason)
 	}
 	w.tables = append(w.tables, &collected{tablePlan: t})
