@@ -1,0 +1,79 @@
+# make test is what a change has to pass; everything else is a part of it or
+# takes longer.
+
+GO ?= go
+# Packages whose tests are too heavy for the race detector: they run without.
+HEAVY ?=
+FUZZTIME ?= 30s
+SOAKTIME ?= 30m
+COUNT ?= 6
+BIN ?= bin
+
+.DELETE_ON_ERROR:
+
+.PHONY: all
+all: build
+
+.PHONY: build
+build:
+	$(GO) build -trimpath -o $(BIN)/ ./cmd/...
+
+# Everything: vet, the rules of the house, then all tests, under the race
+# detector but for the heavy ones.
+.PHONY: test
+test:
+	$(GO) vet ./...
+	$(GO) test -count=1 ./test/house
+	$(GO) test -race -timeout 14m $(LIGHT)
+	@if [ -n "$(strip $(HEAVY))" ]; then set -x; $(GO) test -timeout 14m $(HEAVY); fi
+
+LIGHT = $(filter-out $(addprefix celldexport/,$(patsubst ./%,%,$(HEAVY))),$(shell $(GO) list ./...))
+
+# The race detector over everything, whatever it takes.
+.PHONY: race
+race:
+	$(GO) test -race -timeout 60m ./...
+
+.PHONY: lint
+lint:
+	@files=$$(git ls-files -co --exclude-standard -- '*.go' | while read -r f; do [ -f "$$f" ] && echo "$$f"; done | xargs gofmt -l); \
+	if [ -n "$$files" ]; then echo "gofmt would change:"; echo "$$files"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) test -count=1 ./test/house
+
+# Every fuzz test of the module for FUZZTIME each.
+.PHONY: fuzz
+fuzz:
+	@$(GO) list -f '{{.ImportPath}}' ./... | while read -r package; do \
+		$(GO) test -list '^Fuzz' "$$package" | grep '^Fuzz' | while read -r name; do \
+			echo "== $$package $$name"; \
+			$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$package" || exit 1; \
+		done || exit 1; \
+	done
+
+# The randomised tests over and over, each time with other random numbers.
+.PHONY: soak
+soak:
+	@end=$$(( $$(date +%s) + $$(echo $(SOAKTIME) | sed 's/m$$/*60/; s/h$$/*3600/; s/s$$//') )); round=0; \
+	while [ "$$(date +%s)" -lt "$$end" ]; do \
+		round=$$((round + 1)); echo "== round $$round"; \
+		$(GO) test -count=1 -timeout 30m ./... || exit 1; \
+	done
+
+.PHONY: bench
+bench:
+	$(GO) test -run '^$$' -bench . -benchmem -cpu 1 -count $(COUNT) ./...
+
+.PHONY: demo
+demo:
+	$(GO) run ./cmd/exportd demo --cells 8 --seconds 20
+
+# The store's suite and what else asks for it, against an S3 server of another
+# make, built once outside this tree.
+.PHONY: test-s3
+test-s3:
+	test/s3/with-server $(GO) test -count=1 ./internal/objstore/... ./test/...
+
+.PHONY: clean
+clean:
+	rm -rf $(BIN)
