@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"celldexport/cmd/internal/cli"
 	"celldexport/internal/config"
 )
 
@@ -24,9 +25,9 @@ file, line, column and key. With the export off it also tells what would be
 wrong once it is on. With --connect it looks into the watch directory and
 lists the buckets.
 ` + exitHelp,
-		Args: arguments(1),
+		Args: cli.AtMost(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			file := a.lookup("EXPORTD_CONFIG")
+			file := cli.Lookup(a.environ, "EXPORTD_CONFIG")
 			if len(args) > 0 {
 				file = args[0]
 			}
@@ -49,7 +50,7 @@ func (a *app) checkConfig(ctx context.Context, file string, reach bool) error {
 	if err != nil {
 		// One line for each problem, as a compiler prints them.
 		fmt.Fprintln(a.stderr, err.Error())
-		return &exitError{code: exitUsage}
+		return &cli.ExitError{Code: cli.Misuse}
 	}
 	if reach {
 		if err := a.reach(ctx, settings); err != nil {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"celldexport/cmd/internal/cli"
 )
 
 // demoOptions is what the demo is asked to do.
@@ -41,10 +43,10 @@ source.
 ` + exitHelp,
 		Example: `  exportd demo
   exportd demo --cells 8 --seconds 20 --dir /tmp/demo --keep`,
-		Args: arguments(0),
+		Args: cli.AtMost(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if o.Cells < 1 || seconds < 1 {
-				return usageError("demo: --cells and --seconds are 1 or more")
+				return cli.Usage("demo: --cells and --seconds are 1 or more")
 			}
 			o.Time = time.Duration(seconds) * time.Second
 			return a.runDemo(c.Context(), o)
@@ -70,7 +72,7 @@ func (a *app) runDemo(ctx context.Context, o demoOptions) error {
 		return err
 	}
 	if !equal {
-		return &exitError{code: exitDifference}
+		return &cli.ExitError{Code: exitDifference}
 	}
 	return nil
 }

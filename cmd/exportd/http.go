@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"celldexport/cmd/internal/cli"
 	"celldexport/internal/config"
 )
 
@@ -141,7 +142,7 @@ type stateDocument struct {
 
 func (m *monitor) state(w http.ResponseWriter, _ *http.Request) {
 	doc := stateDocument{
-		Version:  version(),
+		Version:  cli.Version(),
 		State:    "disabled",
 		UptimeMS: m.now().Sub(m.started).Milliseconds(),
 		Settings: m.settings,
@@ -164,7 +165,7 @@ func (m *monitor) state(w http.ResponseWriter, _ *http.Request) {
 
 func index(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = w.Write([]byte("exportd " + version() + `
+	_, _ = w.Write([]byte("exportd " + cli.Version() + `
 
 /livez    the loop comes round (?verbose)
 /readyz   settings valid, first scan done, bucket reached (?verbose)

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 
+	"celldexport/cmd/internal/cli"
 	"celldexport/internal/config"
 )
 
@@ -38,10 +39,10 @@ delivered, and exits. What stayed behind is named on stderr, one cell a line.
 ` + exitHelp,
 		Example: `  exportd run --config /etc/exportd/config.yaml
   CELLD_EXPORT=1 exportd run --once --once-timeout 5m`,
-		Args: arguments(0),
+		Args: cli.AtMost(0),
 		RunE: func(c *cobra.Command, _ []string) error { return a.run(c.Context(), o) },
 	}
-	c.Flags().StringVar(&o.file, "config", a.lookup("EXPORTD_CONFIG"), "settings file (variable EXPORTD_CONFIG)")
+	c.Flags().StringVar(&o.file, "config", cli.Lookup(a.environ, "EXPORTD_CONFIG"), "settings file (variable EXPORTD_CONFIG)")
 	c.Flags().BoolVar(&o.once, "once", false, "export what is present and exit")
 	c.Flags().DurationVar(&o.onceTimeout, "once-timeout", time.Minute, "how long --once waits for proof and delivery")
 	return c
@@ -49,7 +50,7 @@ delivered, and exits. What stayed behind is named on stderr, one cell a line.
 
 func (a *app) run(ctx context.Context, o runOptions) error {
 	if o.onceTimeout <= 0 {
-		return usageError("--once-timeout %v: more than nothing is needed", o.onceTimeout)
+		return cli.Usage("--once-timeout %v: more than nothing is needed", o.onceTimeout)
 	}
 	settings, warnings, err := config.Load(o.file, a.environ)
 	if err != nil {
@@ -73,7 +74,7 @@ func newRegistry() *prometheus.Registry {
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name:        "exportd_build_info",
 		Help:        "The running program, always 1.",
-		ConstLabels: prometheus.Labels{"version": version()},
+		ConstLabels: prometheus.Labels{"version": cli.Version()},
 	})
 	build.Set(1)
 	registry.MustRegister(build, collectors.NewGoCollector(),
@@ -85,14 +86,14 @@ func newRegistry() *prometheus.Registry {
 // to wait for, its absence is a wrong setting.
 func (a *app) once(ctx context.Context, settings *config.Settings, logger *slog.Logger, timeout time.Duration) error {
 	if !settings.Export.Enabled {
-		return usageError("run --once: the export is off; turn it on by export.enabled or CELLD_EXPORT=1")
+		return cli.Usage("run --once: the export is off; turn it on by export.enabled or CELLD_EXPORT=1")
 	}
 	if err := directory(settings.Watch); err != nil {
-		return &exitError{code: exitUsage, err: fmt.Errorf("watch: %w", err)}
+		return &cli.ExitError{Code: cli.Misuse, Err: fmt.Errorf("watch: %w", err)}
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	e, err := a.newEngine(ctx, engineOptions{settings: settings, logger: logger, version: version(), registry: newRegistry()})
+	e, err := a.newEngine(ctx, engineOptions{settings: settings, logger: logger, version: cli.Version(), registry: newRegistry()})
 	if err != nil {
 		return err
 	}
@@ -109,7 +110,7 @@ func (a *app) once(ctx context.Context, settings *config.Settings, logger *slog.
 		fmt.Fprintf(a.stderr, "%s: %s\n", p.Cell, p.Reason)
 	}
 	if len(left) > 0 {
-		return &exitError{code: exitPending, err: fmt.Errorf("%d cells were not finished", len(left))}
+		return &cli.ExitError{Code: exitPending, Err: fmt.Errorf("%d cells were not finished", len(left))}
 	}
 	return nil
 }
@@ -141,7 +142,7 @@ func (a *app) serve(ctx context.Context, settings *config.Settings, logger *slog
 	served := make(chan error, 1)
 	server := m.server()
 	go func() { served <- server.Serve(listener) }()
-	logger.Info("exportd starts", "version", version(), "listen", listener.Addr().String(), "export", settings.Export.Enabled)
+	logger.Info("exportd starts", "version", cli.Version(), "listen", listener.Addr().String(), "export", settings.Export.Enabled)
 
 	err = a.untilStopped(stop, logger, func() error { return a.export(ctx, m, registry, logger) })
 	closeErr := server.Close()
@@ -155,7 +156,7 @@ func (a *app) export(ctx context.Context, m *monitor, registry *prometheus.Regis
 		<-ctx.Done()
 		return nil
 	}
-	e, err := a.newEngine(ctx, engineOptions{settings: m.settings, logger: logger, version: version(), registry: registry})
+	e, err := a.newEngine(ctx, engineOptions{settings: m.settings, logger: logger, version: cli.Version(), registry: registry})
 	if err != nil {
 		return err
 	}

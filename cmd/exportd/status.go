@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"celldexport/cmd/internal/cli"
 	"celldexport/internal/config"
 )
 
@@ -21,7 +22,7 @@ func (a *app) statusCommand() *cobra.Command {
 		Use:   "status [--addr HOST:PORT]",
 		Short: "Print the state of a running exportd as JSON",
 		Long:  "status asks a running exportd for its /state and prints it.\n" + exitHelp,
-		Args:  arguments(0),
+		Args:  cli.AtMost(0),
 		RunE:  func(c *cobra.Command, _ []string) error { return a.status(c.Context(), addr) },
 	}
 	c.Flags().StringVar(&addr, "addr", "", "where exportd listens (default: variable EXPORTD_LISTEN, or "+config.Default().Listen+")")
@@ -34,14 +35,14 @@ const stateLimit = 64 << 20
 
 func (a *app) status(ctx context.Context, addr string) error {
 	if addr == "" {
-		addr = a.lookup("EXPORTD_LISTEN")
+		addr = cli.Lookup(a.environ, "EXPORTD_LISTEN")
 	}
 	if addr == "" {
 		addr = config.Default().Listen
 	}
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return usageError("--addr %s: not host:port", addr)
+		return cli.Usage("--addr %s: not host:port", addr)
 	}
 	if host == "" || host == "0.0.0.0" || host == "::" {
 		host = "localhost"
@@ -51,7 +52,7 @@ func (a *app) status(ctx context.Context, addr string) error {
 	defer stop()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
-		return usageError("--addr %s: %w", addr, err)
+		return cli.Usage("--addr %s: %w", addr, err)
 	}
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
