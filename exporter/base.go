@@ -1,0 +1,334 @@
+package exporter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"celldexport/diffpage/shadow"
+	"celldexport/envelope"
+	"celldexport/envelope/rowset"
+	"celldexport/exporter/state"
+	"celldexport/internal/celld"
+	"celldexport/internal/chain"
+	"celldexport/internal/ledger"
+	"celldexport/internal/ltxfile"
+	"celldexport/internal/objstore"
+	"celldexport/ltxtail/proof"
+)
+
+// position is an epoch and a txid of it.
+type position struct{ epoch, txid uint64 }
+
+func (p *position) numbers() (epoch, txid *uint64) {
+	if p == nil {
+		return nil, nil
+	}
+	return &p.epoch, &p.txid
+}
+
+// baseKind is what the first unit of a residency is diffed against.
+type baseKind uint8
+
+const (
+	// rebase: nothing that the consumer holds for sure; the state goes out
+	// as a snapshot.
+	rebase baseKind = iota
+	// keep: our own shadow, at the position where the residency before was
+	// closed.
+	keep
+	// fresh: the empty database, because the cell provably never was before.
+	fresh
+	// restored: the bucket's state at exactly the position where another
+	// exporter closed its residency.
+	restored
+)
+
+// basis is the decision on how a residency begins.
+type basis struct {
+	kind baseKind
+	// prev is the position the link names, nil for none.
+	prev *position
+	mode envelope.LinkMode
+	// files restore prev when kind is restored.
+	files []chain.File
+	// pin is the ledger's entry when the epoch is pinned already.
+	pin *ledger.Epoch
+}
+
+// begin starts a residency: decides its base, binds the stream and pins the
+// epoch in the ledger, and spools the link.
+func (e *Exporter) begin(ctx context.Context, s *stream, v view, res proof.Result) error {
+	doc, err := e.loadLedger(ctx, s)
+	if err != nil {
+		return err
+	}
+	led := newestLife(doc)
+	if led == nil && s.doc.Bound() {
+		return waiting(Waiting, "the ledger %s of a stream that was exported is missing: restore the object from a backup; without it a table's generations would begin anew", ledger.Key(s.scope.Cell, s.scope.Facet))
+	}
+	if led != nil {
+		if pin, ok := led.Epoch(v.disk.Epoch); ok {
+			return e.resume(ctx, s, v, led, pin, res)
+		}
+		if newest, ok := led.Newest(); ok && newest.Epoch > v.disk.Epoch {
+			return waiting(Fenced, "e%d of %s is pinned in the ledger above e%d on disk", newest.Epoch, s.doc.Scope, v.disk.Epoch)
+		}
+	}
+	b, err := e.decide(ctx, s, v, led, res)
+	if err != nil {
+		return err
+	}
+	if b.kind == rebase {
+		return e.rebase(ctx, s, v, led, nil)
+	}
+	return e.start(ctx, s, v, led, b, res)
+}
+
+// newestLife is the stream's highest incarnation in the ledger.
+func newestLife(doc *ledger.Document) *ledger.Stream {
+	if doc == nil || len(doc.Streams) == 0 {
+		return nil
+	}
+	return &doc.Streams[len(doc.Streams)-1]
+}
+
+// decide chooses the base of a residency that the ledger does not know.
+func (e *Exporter) decide(ctx context.Context, s *stream, v view, led *ledger.Stream, res proof.Result) (basis, error) {
+	if v.target.After > 0 {
+		// A paged residency: its local database is sparse.
+		return basis{}, nil
+	}
+	if led == nil {
+		return e.decideUnknown(ctx, s, v, res)
+	}
+	pred, ok := led.Predecessor(v.disk.Epoch)
+	if !ok {
+		return basis{}, nil
+	}
+	if between, err := e.objectsBetween(ctx, s, pred.Epoch, v.disk.Epoch); err != nil || between {
+		return basis{}, err
+	}
+	if pred.Closed == nil {
+		if s.unclosed++; s.unclosed <= patience {
+			return basis{}, waiting(Pending, "e%d of %s is not closed by its exporter on node %s yet", pred.Epoch, s.doc.Scope, pred.Writer.Node)
+		}
+		return basis{}, nil
+	}
+	if *pred.Closed < pred.StartTXID {
+		return basis{}, nil
+	}
+	at := &position{pred.Epoch, *pred.Closed}
+	if sh := s.doc.Shadow; sh.File != "" && sh.Epoch == at.epoch && sh.TXID == at.txid && e.hasShadow(sh.File) {
+		return basis{kind: keep, prev: at, mode: envelope.ModeClone}, nil
+	}
+	files, err := chain.List(ctx, e.fleet, s.doc.Scope)
+	if err != nil {
+		return basis{}, err
+	}
+	plan, err := chain.Plan(files, at.epoch, at.txid)
+	if err != nil {
+		// The bucket does not restore to exactly where the exporter ended.
+		return basis{}, nil
+	}
+	return basis{kind: restored, prev: at, mode: envelope.ModeClone, files: plan}, nil
+}
+
+// patience is how many rounds a residency waits for the close of the one
+// before.
+const patience = 2
+
+// decideUnknown is decide for a cell that no exporter has entered: it is
+// fresh when the bucket shows that it never was before.
+func (e *Exporter) decideUnknown(ctx context.Context, s *stream, v view, res proof.Result) (basis, error) {
+	files, err := chain.List(ctx, e.fleet, s.doc.Scope)
+	if err != nil {
+		return basis{}, err
+	}
+	for _, f := range files {
+		if f.Epoch < v.disk.Epoch {
+			return basis{}, nil
+		}
+	}
+	_, _, err = objstore.ReadAll(ctx, e.fleet, celld.RetiredKey(s.doc.Scope), maxDocument)
+	if err == nil {
+		return basis{}, nil
+	}
+	if !errors.Is(err, objstore.ErrNotFound) {
+		return basis{}, fmt.Errorf("look for retired epochs: %w", err)
+	}
+	if res.Units[0].Min != 1 {
+		return basis{}, nil
+	}
+	return basis{kind: fresh, mode: envelope.ModeFresh}, nil
+}
+
+// maxDocument bounds small documents of the bucket.
+const maxDocument = 64 << 10
+
+// objectsBetween reports whether an epoch between two holds objects: a
+// residency that nobody exported.
+func (e *Exporter) objectsBetween(ctx context.Context, s *stream, low, high uint64) (bool, error) {
+	if high-low > maxEpochLists {
+		files, err := chain.List(ctx, e.fleet, s.doc.Scope)
+		for _, f := range files {
+			if f.Epoch > low && f.Epoch < high {
+				return true, nil
+			}
+		}
+		return false, err
+	}
+	for epoch := low + 1; epoch < high; epoch++ {
+		files, err := chain.ListEpoch(ctx, e.fleet, s.doc.Scope, epoch)
+		if err != nil || len(files) > 0 {
+			return len(files) > 0, err
+		}
+	}
+	return false, nil
+}
+
+// maxEpochLists is how many epochs are listed one by one before one listing
+// of the whole cell is cheaper.
+const maxEpochLists = 8
+
+// start begins a residency on a base that the consumer holds: its first unit
+// is diffed before the epoch is pinned, so a broken one pins nothing.
+func (e *Exporter) start(ctx context.Context, s *stream, v view, led *ledger.Stream, b basis, res proof.Result) error {
+	if err := e.takeBase(ctx, s, v, b); err != nil {
+		return err
+	}
+	first := res.Units[0]
+	st, change, err := e.diffUnit(ctx, s, first)
+	if err != nil {
+		return err
+	}
+	defer change.Close()
+	id, err := e.identify(ctx, s, led, change, v.disk.Epoch)
+	if err != nil {
+		return err
+	}
+	pin := b.pin
+	if pin == nil {
+		prevEpoch, prevTXID := b.prev.numbers()
+		pin = &ledger.Epoch{Epoch: v.disk.Epoch, StartTXID: v.target.After + 1, Mode: string(b.mode), PrevEpoch: prevEpoch, PrevTXID: prevTXID, Writer: e.writer()}
+	}
+	linked := s.doc.Residency.Epoch == v.disk.Epoch && s.doc.Residency.Linked
+	if err := e.enter(ctx, s, id, *pin, state.Residency{Spooled: pin.StartTXID - 1, Linked: linked}); err != nil {
+		return err
+	}
+	if !linked {
+		name, _, err := rowset.Metadata(change, s.doc.Scope)
+		if err != nil {
+			return fmt.Errorf("read the cell's name: %w", err)
+		}
+		if err := e.spoolLink(s, *pin, st.info.Timestamp, name); err != nil {
+			return err
+		}
+	}
+	return e.spoolUnit(ctx, s, st, change)
+}
+
+// enter pins the epoch in the ledger and takes the residency into the
+// document, durably, before anything of it is spooled.
+func (e *Exporter) enter(ctx context.Context, s *stream, id envelope.Stream, pin ledger.Epoch, r state.Residency) error {
+	led, life, err := e.pin(ctx, s, id, pin)
+	if err != nil {
+		return err
+	}
+	r.Epoch, r.Start, r.Pinned = pin.Epoch, pin.StartTXID, true
+	if s.doc.Residency.Epoch == r.Epoch {
+		r.Next = s.doc.Residency.Next
+	}
+	s.led = led
+	s.enter(r)
+	s.doc.ID, s.doc.Life = id, life
+	return e.saveNow(ctx, s)
+}
+
+// takeBase makes the shadow of the stream the state that a basis names. The
+// document names the file before anything depends on it.
+func (e *Exporter) takeBase(ctx context.Context, s *stream, v view, b basis) error {
+	if b.kind == keep {
+		return e.openBase(s)
+	}
+	sh := state.Shadow{File: shadowName(s.doc.Scope, envelope.Position{Epoch: v.disk.Epoch})}
+	if b.kind == restored {
+		sh = state.Shadow{File: shadowName(s.doc.Scope, envelope.Position{Epoch: b.prev.epoch, TXID: b.prev.txid}), Epoch: b.prev.epoch, TXID: b.prev.txid}
+	}
+	e.dropBase(s)
+	if err := e.prepareShadow(ctx, s, &sh, b); err != nil {
+		return err
+	}
+	s.doc.Shadow = sh
+	if err := e.saveNow(ctx, s); err != nil {
+		return err
+	}
+	return e.openBase(s)
+}
+
+// prepareShadow makes the file that the first unit is diffed against.
+func (e *Exporter) prepareShadow(ctx context.Context, s *stream, sh *state.Shadow, b basis) error {
+	switch b.kind {
+	case fresh:
+		f, err := shadow.Create(filepath.Join(e.dir.Shadows(), sh.File))
+		if err != nil {
+			return stateFailed(err)
+		}
+		return stateFailed(errors.Join(f.Sync(), f.Close()))
+	case restored:
+		info, err := e.restore(ctx, s, sh.File, b.files)
+		sh.PageSize, sh.Commit = info.PageSize, info.Commit
+		return err
+	}
+	return nil
+}
+
+// restore writes the state that bucket files lead to into a shadow file.
+func (e *Exporter) restore(ctx context.Context, s *stream, name string, files []chain.File) (ltxfile.Info, error) {
+	f, err := shadow.Create(filepath.Join(e.dir.Shadows(), name))
+	if err != nil {
+		return ltxfile.Info{}, stateFailed(err)
+	}
+	info, n, err := chain.Restore(ctx, e.fleet, files, f)
+	e.metrics.restoredBytes.Add(float64(n))
+	if err == nil {
+		err = stateFailed(f.Sync())
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		_ = os.Remove(filepath.Join(e.dir.Shadows(), name)) // it is of no use, and is made anew
+		return ltxfile.Info{}, fmt.Errorf("restore %s from the bucket: %w", s.doc.Scope, err)
+	}
+	return info, nil
+}
+
+// identify is the name of the stream in records: as the ledger has it, else
+// bound now. The cell's own incarnation counts at that moment only.
+func (e *Exporter) identify(ctx context.Context, s *stream, led *ledger.Stream, img rowset.Image, epoch uint64) (envelope.Stream, error) {
+	if led != nil {
+		return streamOf(led), nil
+	}
+	return e.bindTo(ctx, s, img, epoch)
+}
+
+// bindTo names a stream that no ledger knows from a state of its cell.
+func (e *Exporter) bindTo(ctx context.Context, s *stream, img rowset.Image, epoch uint64) (envelope.Stream, error) {
+	script, err := e.scripts.find(ctx, s.scope)
+	if err != nil {
+		return envelope.Stream{}, waiting(Waiting, "%w", err)
+	}
+	_, incarnation, err := rowset.Metadata(img, s.doc.Scope)
+	if err != nil {
+		return envelope.Stream{}, fmt.Errorf("read the cell's incarnation: %w", err)
+	}
+	id := envelope.Stream{Script: script, Class: s.scope.Class(), Cell: s.scope.Cell, Facet: s.scope.Facet, Incarnation: epoch}
+	if incarnation != nil {
+		id.Incarnation = *incarnation
+	}
+	return id, nil
+}
+
+func streamOf(l *ledger.Stream) envelope.Stream {
+	return envelope.Stream{Script: l.Script, Class: l.Class, Cell: l.Cell, Facet: l.Facet, Incarnation: l.Incarnation}
+}

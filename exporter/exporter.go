@@ -1,0 +1,247 @@
+// Package exporter drives a node's export: it follows the node's directory,
+// has every pending transaction proven against the fleet bucket, turns units
+// into records and hands them to the sinks through the spool.
+//
+// Work is done in rounds, by one goroutine. A round takes the cells that
+// changed, proves them in parallel, exports what is proven one after the
+// other, and commits: spool, then shadows, then the state database. One
+// stream's trouble is its own state; only a failure of the state directory
+// stops the export.
+package exporter
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
+
+	"celldexport/exporter/state"
+	"celldexport/internal/config"
+	"celldexport/internal/objstore"
+	"celldexport/ltxtail"
+	"celldexport/ltxtail/proof"
+	"celldexport/sinks"
+	"celldexport/sinks/bucket"
+	"celldexport/sinks/delivery"
+)
+
+// Options set an Exporter up. Settings and Logger are required.
+type Options struct {
+	Settings *config.Settings
+	Logger   *slog.Logger
+	Version  string
+	// Registry takes the export metrics; nil keeps them unpublished.
+	Registry prometheus.Registerer
+	// Fleet and Export replace the stores that the settings name, for tests
+	// and the demo. They are used as they are, without retries.
+	Fleet, Export objstore.Store
+	// FS and Watch replace the view of the node's directory; nil is the
+	// operating system's.
+	FS    ltxtail.FS
+	Watch func() (ltxtail.Watcher, error)
+	// Interval replaces the interval of rounds, which follows flush_ms.
+	Interval time.Duration
+	// Now and Random replace the clock and the source of random bytes.
+	Now    func() time.Time
+	Random io.Reader
+}
+
+// Exporter exports one node's cells. Run or Once is called once.
+type Exporter struct {
+	settings *config.Settings
+	log      *slog.Logger
+	now      func() time.Time
+	random   io.Reader
+	fleet    objstore.Store
+	dir      *state.Dir
+	spool    *delivery.Spool
+	delivery *delivery.Delivery
+	tail     *ltxtail.Tail
+	pipeline
+	metrics *metrics
+	report  report
+	every   time.Duration
+}
+
+// pipeline is what the rounds work with. It belongs to one goroutine.
+type pipeline struct {
+	prover  *proof.Prover
+	node    *node
+	scripts *scripts
+	rounds  rounds
+	batch   batch
+	opened  opened
+	// streams are those in memory; waiting those due in a later round.
+	streams map[string]*stream
+	waiting map[string]*stream
+}
+
+// New opens the state directory, claims the node, and takes up what the spool
+// holds. The errors of a second exporter and of a newer state directory wrap
+// state.ErrInUse and state.ErrNewer.
+func New(ctx context.Context, o Options) (*Exporter, error) {
+	e := &Exporter{
+		settings: o.Settings, log: o.Logger, now: o.Now, random: o.Random,
+		every: cmp.Or(o.Interval, o.Settings.Export.Flush),
+	}
+	if e.now == nil {
+		e.now = time.Now
+	}
+	if e.random == nil {
+		e.random = rand.Reader
+	}
+	e.metrics = newMetrics(o.Registry)
+	if err := e.open(ctx, o); err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	return e, nil
+}
+
+func (e *Exporter) open(ctx context.Context, o Options) error {
+	export, err := e.openStores(ctx, o)
+	if err != nil {
+		return err
+	}
+	if e.dir, err = state.Open(ctx, o.Settings.State); err != nil {
+		return err
+	}
+	n, lost, err := claimNode(ctx, e.fleet, e.dir, o.Settings.Node, e.random)
+	if err != nil {
+		return err
+	}
+	if lost {
+		e.log.Warn("the state directory is not the one that exported for this node last: every stream re-bases, and epochs begun before are not certified any more", "state", o.Settings.State)
+	}
+	e.spool, err = delivery.OpenSpool(e.dir.Spool(), delivery.Options{
+		SegmentBytes: segmentBytes(o.Settings.Export.SpoolBytes), MemoryBudget: o.Settings.Export.MaxTxBytes, Now: e.now,
+	})
+	if err != nil {
+		return fmt.Errorf("open the spool: %w", err)
+	}
+	watch := o.Watch
+	if watch == nil {
+		watch = ltxtail.Inotify
+	}
+	e.tail = ltxtail.New(ltxtail.Config{Root: o.Settings.Watch, FS: o.FS, Watch: watch, Log: e.log, Now: e.now})
+	e.pipeline = pipeline{
+		prover:  &proof.Prover{Store: e.fleet, Node: o.Settings.Node, Open: e.tail.Open},
+		node:    n,
+		scripts: &scripts{store: e.fleet, fixed: o.Settings.Script, now: e.now},
+		opened:  opened{limit: openLimit()},
+		streams: make(map[string]*stream), waiting: make(map[string]*stream),
+	}
+	if err := e.openDelivery(export); err != nil {
+		return err
+	}
+	if err := e.recover(ctx); err != nil {
+		return err
+	}
+	return e.lookAgain(ctx)
+}
+
+// openStores opens the fleet and the export bucket with retries and counts.
+func (e *Exporter) openStores(ctx context.Context, o Options) (objstore.Store, error) {
+	open := func(store objstore.Store, url, name string) (objstore.Store, error) {
+		if store == nil {
+			var err error
+			store, err = objstore.Open(ctx, objstore.Config{URL: url, Endpoint: o.Settings.Endpoint, Region: o.Settings.Region})
+			if err != nil {
+				return nil, fmt.Errorf("open the %s bucket: %w", name, err)
+			}
+			store = objstore.WithRetry(store, objstore.DefaultRetry())
+		}
+		return objstore.Counting(store, e.metrics.request(name)), nil
+	}
+	var err error
+	if e.fleet, err = open(o.Fleet, o.Settings.Bucket, "fleet"); err != nil {
+		return nil, err
+	}
+	if o.Export == nil && o.Fleet != nil && o.Settings.Export.Bucket == "" {
+		o.Export = o.Fleet
+	}
+	return open(o.Export, cmp.Or(o.Settings.Export.Bucket, o.Settings.Bucket), "export")
+}
+
+func (e *Exporter) openDelivery(export objstore.Store) error {
+	x := e.settings.Export
+	sink := bucket.New(bucket.Config{
+		Store: export, Node: e.settings.Node, FlushInterval: x.Flush, FlushBytes: x.FlushBytes, QueueBytes: x.QueueBytes,
+		Now: e.now, Rand: e.random, Retention: x.Retention.String(),
+	})
+	var err error
+	e.delivery, err = delivery.New(delivery.Config{
+		Spool: e.spool, Sinks: []sinks.Sink{sink}, Dir: filepath.Join(e.dir.Path(), "delivery"), Now: e.now, Logger: e.log,
+	})
+	return err
+}
+
+// lookAgain has every stream whose residency is not closed looked at in the
+// first round, with a listing: whatever happened to it while nobody looked.
+func (e *Exporter) lookAgain(ctx context.Context) error {
+	scopes, err := e.dir.Open(ctx)
+	if err != nil {
+		return err
+	}
+	for _, scope := range scopes {
+		s, err := e.stream(ctx, scope)
+		if err != nil {
+			return err
+		}
+		if s != nil {
+			e.waiting[scope] = s
+		}
+	}
+	return nil
+}
+
+// segmentBytes keeps a spool segment well below the spool's bound, so that
+// disk comes back while sinks catch up.
+func segmentBytes(spool int64) int64 { return min(64<<20, max(1<<20, spool/8)) }
+
+// openLimit is how many shadows may be open: a quarter of the file limit, as
+// sockets, the spool and the node's files take some too.
+func openLimit() int {
+	var lim unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
+		return 16
+	}
+	return int(min(max(lim.Cur/4, 8), 256))
+}
+
+// Close releases everything. What is not delivered goes out at the next start.
+func (e *Exporter) Close() error {
+	var errs []error
+	for _, s := range e.streams {
+		if s.shadow != nil {
+			errs = append(errs, s.shadow.Close())
+		}
+	}
+	if e.delivery != nil {
+		errs = append(errs, e.delivery.Close())
+	}
+	if e.spool != nil {
+		errs = append(errs, e.spool.Close())
+	}
+	if e.dir != nil {
+		errs = append(errs, e.dir.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// report is what other goroutines may see of the rounds.
+type report struct {
+	mu      sync.Mutex
+	ready   bool
+	ticked  time.Time
+	status  Summary
+	failure string
+}

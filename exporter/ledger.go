@@ -1,0 +1,97 @@
+package exporter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"celldexport/envelope"
+	"celldexport/internal/ledger"
+)
+
+// writer is what the ledger knows this exporter as.
+func (e *Exporter) writer() ledger.Writer {
+	return ledger.Writer{Node: e.settings.Node, State: e.node.id.ID}
+}
+
+func (e *Exporter) ledgerKey(s *stream) string { return ledger.Key(s.scope.Cell, s.scope.Facet) }
+
+// loadLedger reads the stream's ledger; nil when there is none.
+func (e *Exporter) loadLedger(ctx context.Context, s *stream) (*ledger.Document, error) {
+	doc, _, err := ledger.Load(ctx, e.fleet, e.ledgerKey(s))
+	if err != nil {
+		return nil, waiting(Waiting, "read the ledger of %s: %w", s.doc.Scope, err)
+	}
+	return doc, nil
+}
+
+// ledgerOf is the stream's entry in the ledger, read when it is not known.
+func (e *Exporter) ledgerOf(ctx context.Context, s *stream) (*ledger.Stream, error) {
+	if s.led != nil {
+		return s.led, nil
+	}
+	doc, err := e.loadLedger(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	l := entryOf(doc, s.doc.ID)
+	if l == nil {
+		return nil, waiting(Waiting, "the ledger %s does not know incarnation %d of %s: restore the object from a backup", e.ledgerKey(s), s.doc.ID.Incarnation, s.doc.Scope)
+	}
+	s.led = l
+	return l, nil
+}
+
+// entryOf finds a stream in its ledger.
+func entryOf(doc *ledger.Document, id envelope.Stream) *ledger.Stream {
+	if doc == nil {
+		return nil
+	}
+	for i := range doc.Streams {
+		if doc.Streams[i].Incarnation == id.Incarnation {
+			return &doc.Streams[i]
+		}
+	}
+	return nil
+}
+
+// updateLedger changes the stream's entry by compare-and-swap and returns it
+// as written.
+func (e *Exporter) updateLedger(ctx context.Context, s *stream, change func(*ledger.Stream) error) (*ledger.Stream, error) {
+	id := s.doc.ID
+	doc, err := ledger.Update(ctx, e.fleet, e.ledgerKey(s), e.random, func(d *ledger.Document) error {
+		l := entryOf(d, id)
+		if l == nil {
+			return fmt.Errorf("incarnation %d is not in the ledger", id.Incarnation)
+		}
+		return change(l)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return entryOf(doc, id), nil
+}
+
+// pin binds the stream and enters its epoch, in one write. life is the index
+// of our state directory in the ledger's list.
+func (e *Exporter) pin(ctx context.Context, s *stream, id envelope.Stream, pin ledger.Epoch) (led *ledger.Stream, life uint64, err error) {
+	doc, err := ledger.Update(ctx, e.fleet, e.ledgerKey(s), e.random, func(d *ledger.Document) error {
+		l, err := d.Bind(ledger.Identity{Script: id.Script, Class: id.Class, Cell: id.Cell, Facet: id.Facet, Incarnation: id.Incarnation})
+		if err != nil {
+			return err
+		}
+		life = l.Life(e.node.id.ID)
+		if pin.Writer != e.writer() {
+			// An epoch that another state directory pinned stays as it is.
+			return nil
+		}
+		return l.Pin(pin)
+	})
+	if errors.Is(err, ledger.ErrFenced) {
+		return nil, 0, waiting(Fenced, "pin e%d of %s: %w", pin.Epoch, s.doc.Scope, err)
+	}
+	if err != nil {
+		return nil, 0, waiting(Waiting, "pin e%d of %s in the ledger: %w", pin.Epoch, s.doc.Scope, err)
+	}
+	return entryOf(doc, id), life, nil
+}

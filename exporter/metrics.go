@@ -1,0 +1,90 @@
+package exporter
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"celldexport/envelope/rowset"
+)
+
+// metrics are the export's numbers. None carries a cell's name.
+type metrics struct {
+	queueBytes, pendingCommits, certifiable prometheus.Gauge
+	streams                                 *prometheus.GaugeVec
+	watched, pendingFiles, facets, polling  prometheus.Gauge
+	records, rebases, restoredBytes, nulls  prometheus.Counter
+	rows                                    *prometheus.CounterVec
+	bulk                                    prometheus.Counter
+	requests                                *prometheus.CounterVec
+	requestBytes                            *prometheus.CounterVec
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: "celld_export_" + name, Help: help})
+	}
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "celld_export_" + name, Help: help})
+	}
+	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "celld_export_" + name, Help: help}, labels)
+	}
+	m := &metrics{
+		queueBytes:     gauge("queue_bytes", "Bytes in the spool that a sink has not acknowledged."),
+		pendingCommits: gauge("pending_commits", "Streams that wait for their durability proof."),
+		certifiable:    gauge("uncertified_streams", "Streams whose epoch cannot be certified any more because the state directory was lost."),
+		streams:        prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "celld_export_streams", Help: "Streams by state."}, []string{"state"}),
+		watched:        gauge("watched_directories", "Directories that are watched."),
+		pendingFiles:   gauge("pending_files", "LTX files on the node's disk that are not exported."),
+		facets:         gauge("facet_directories", "Facet directories seen; facets are not exported by this build."),
+		polling:        gauge("polling", "1 while directories cannot be watched and are polled."),
+		records:        counter("records_total", "Records spooled, fragments counted once."),
+		rebases:        counter("rebases_total", "Streams sent as a whole because continuity could not be shown."),
+		restoredBytes:  counter("restored_bytes_total", "Bytes read from the bucket to restore databases."),
+		nulls:          counter("null_key_rows_total", "Rows left out because their declared key holds NULL."),
+		rows:           vec("rows_total", "Row changes spooled by operation.", "op"),
+		bulk:           counter("bulk_total", "Table generations named by a bulk record."),
+		requests:       vec("bucket_requests_total", "Requests to the buckets by operation and outcome.", "bucket", "op", "outcome"),
+		requestBytes:   vec("bucket_bytes_total", "Bytes moved from and to the buckets.", "bucket", "op"),
+	}
+	if reg != nil {
+		reg.MustRegister(m.queueBytes, m.pendingCommits, m.certifiable, m.streams, m.watched, m.pendingFiles, m.facets, m.polling,
+			m.records, m.rebases, m.restoredBytes, m.nulls, m.rows, m.bulk, m.requests, m.requestBytes)
+	}
+	return m
+}
+
+// request observes the calls to one bucket.
+func (m *metrics) request(bucket string) func(op, outcome string, bytes int64) {
+	return func(op, outcome string, bytes int64) {
+		m.requests.WithLabelValues(bucket, op, outcome).Inc()
+		m.requestBytes.WithLabelValues(bucket, op).Add(float64(bytes))
+	}
+}
+
+// unit counts what a unit or snapshot became.
+func (m *metrics) unit(s rowset.Stats) {
+	m.records.Add(float64(s.Records))
+	m.rows.WithLabelValues("insert").Add(float64(s.Inserts))
+	m.rows.WithLabelValues("update").Add(float64(s.Updates))
+	m.rows.WithLabelValues("delete").Add(float64(s.Deletes))
+	m.rows.WithLabelValues("snapshot").Add(float64(s.Snapshot))
+	m.nulls.Add(float64(s.NullKeys))
+	m.bulk.Add(float64(len(s.Bulk) + len(s.Incomplete)))
+}
+
+// observe sets the gauges from a summary.
+func (m *metrics) observe(s *Summary) {
+	m.queueBytes.Set(float64(s.Spool.Bytes))
+	m.pendingCommits.Set(float64(s.Streams[Pending]))
+	m.certifiable.Set(float64(len(s.Uncertified)))
+	for _, st := range []State{Exported, Pending, Waiting, Fenced, Ended, Full, Failed} {
+		m.streams.WithLabelValues(string(st)).Set(float64(s.Streams[st]))
+	}
+	m.watched.Set(float64(s.Watch.Watched))
+	m.pendingFiles.Set(float64(s.Watch.Pending))
+	m.facets.Set(float64(s.Watch.Facets))
+	m.polling.Set(0)
+	if s.Watch.Polling {
+		m.polling.Set(1)
+	}
+}

@@ -1,0 +1,197 @@
+package exporter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"celldexport/envelope"
+	"celldexport/envelope/rowset"
+	"celldexport/exporter/state"
+	"celldexport/internal/chain"
+	"celldexport/internal/ledger"
+	"celldexport/ltxtail/proof"
+	"celldexport/sinks/delivery"
+)
+
+// resume takes up an epoch that the ledger holds already. When our own start
+// of it was cut short and its base is still there, it goes on; an epoch that
+// another state directory began (ours was lost) is a re-base, and gets no
+// watermark any more: what was sent before cannot be counted.
+func (e *Exporter) resume(ctx context.Context, s *stream, v view, led *ledger.Stream, pin ledger.Epoch, res proof.Result) error {
+	if pin.Writer == e.writer() && len(res.Units) > 0 && res.Units[0].Min <= pin.StartTXID && pin.StartTXID == v.target.After+1 {
+		sh := s.doc.Shadow
+		b := basis{kind: keep, pin: &pin}
+		if pin.Mode == string(envelope.ModeFresh) && sh.Epoch == 0 && sh.File != "" && e.hasShadow(sh.File) {
+			return e.start(ctx, s, v, led, b, res)
+		}
+		if pin.PrevEpoch != nil && pin.PrevTXID != nil && sh.Epoch == *pin.PrevEpoch && sh.TXID == *pin.PrevTXID && e.hasShadow(sh.File) {
+			return e.start(ctx, s, v, led, b, res)
+		}
+	}
+	return e.rebase(ctx, s, v, led, &pin)
+}
+
+// rebase makes the proven state of the bucket the shadow and sends it as a
+// snapshot of the whole stream: continuity with what the consumer holds
+// cannot be shown. pin is the ledger's entry when the epoch has one.
+func (e *Exporter) rebase(ctx context.Context, s *stream, v view, led *ledger.Stream, pin *ledger.Epoch) error {
+	if err := e.room(); err != nil {
+		return err
+	}
+	epoch := v.disk.Epoch
+	files, head, err := e.provenHead(ctx, s, v)
+	if err != nil {
+		return err
+	}
+	r := state.Residency{Spooled: head}
+	at := envelope.Position{Epoch: epoch, TXID: head, Commit: head}
+	if pin != nil {
+		ours := pin.Writer == e.writer()
+		r.Linked = !ours || s.doc.Residency.Epoch == epoch && s.doc.Residency.Linked
+		r.Uncertified = !ours
+	}
+	plan, err := chain.Plan(files, epoch, head)
+	if err != nil {
+		return fmt.Errorf("re-base %s e%d: %w", s.doc.Scope, epoch, err)
+	}
+	name := shadowName(s.doc.Scope, at)
+	e.dropBase(s)
+	info, err := e.restore(ctx, s, name, plan)
+	if err != nil {
+		return err
+	}
+	base, err := e.openShadow(name)
+	if err != nil {
+		return err
+	}
+	defer base.close()
+	id, err := e.identify(ctx, s, led, rowset.ImageOf(base.base), epoch)
+	if err != nil {
+		return err
+	}
+	first := pin == nil
+	if first {
+		prevEpoch, prevTXID := lowerHead(files, epoch).numbers()
+		pin = &ledger.Epoch{Epoch: epoch, StartTXID: head, Mode: string(envelope.ModeClone), PrevEpoch: prevEpoch, PrevTXID: prevTXID, Writer: e.writer()}
+	}
+	if err := e.enter(ctx, s, id, *pin, r); err != nil {
+		return err
+	}
+	if !first {
+		at.Commit = s.recordPosition()
+	}
+	e.log.Info("re-base: the whole state goes out as a snapshot", "cell", s.doc.Scope, "epoch", epoch, "txid", head, "certifiable", !r.Uncertified)
+	sh := state.Shadow{File: name, PageSize: info.PageSize, Commit: info.Commit, Epoch: epoch, TXID: head}
+	return e.spoolSnapshot(ctx, s, *pin, at, info.Timestamp, sh, base)
+}
+
+// provenHead lists the cell, then reads own.json: the highest position that
+// the listing covers is proven if the cell is still ours.
+func (e *Exporter) provenHead(ctx context.Context, s *stream, v view) ([]chain.File, uint64, error) {
+	files, err := chain.List(ctx, e.fleet, s.doc.Scope)
+	if err != nil {
+		return nil, 0, err
+	}
+	own, verdict, err := e.prover.ReadOwn(ctx, s.scope.Cell, v.disk.Epoch)
+	if err != nil {
+		return nil, 0, err
+	}
+	if !verdict.Proves() {
+		return nil, 0, verdictError(s, v, proof.Result{Verdict: verdict, Own: own})
+	}
+	var inEpoch []chain.File
+	for _, f := range files {
+		if f.Epoch == v.disk.Epoch {
+			inEpoch = append(inEpoch, f)
+		}
+	}
+	cuts := chain.Extend(inEpoch, v.target.After)
+	if len(cuts) == 0 {
+		return nil, 0, waiting(Pending, "e%d of %s has no contiguous objects in the bucket yet", v.disk.Epoch, s.doc.Scope)
+	}
+	return files, cuts[len(cuts)-1], nil
+}
+
+// lowerHead is the head, as listed, of the newest epoch below epoch that has
+// objects; nil when there is none.
+func lowerHead(files []chain.File, epoch uint64) *position {
+	var lower []chain.File
+	for _, f := range files {
+		if f.Epoch < epoch {
+			lower = append(lower, f)
+		}
+	}
+	head, ok := chain.Derive(lower)
+	if !ok {
+		return nil
+	}
+	return &position{head.Epoch, head.TXID}
+}
+
+// recordPosition is the commit number of the next records that are no unit.
+func (s *stream) recordPosition() uint64 {
+	r := &s.doc.Residency
+	n := s.doc.Life<<32 + r.Next
+	r.Next++
+	return r.Spooled + 1 + n
+}
+
+// spoolSnapshot sends the state of base as a snapshot, after the link when
+// the epoch has none yet, and makes it the stream's shadow.
+func (e *Exporter) spoolSnapshot(ctx context.Context, s *stream, pin ledger.Epoch, at envelope.Position, committedAt int64, sh state.Shadow, base *openShadow) error {
+	img := rowset.ImageOf(base.base)
+	name, _, err := rowset.Metadata(img, s.doc.Scope)
+	if err != nil {
+		return fmt.Errorf("read the cell's name: %w", err)
+	}
+	led, err := e.ledgerOf(ctx, s)
+	if err != nil {
+		return err
+	}
+	mark := ledger.Mark{Epoch: at.Epoch, TXID: at.TXID}
+	plan, err := rowset.NewPlan(base.base.Schema(), nil, led.Tables, mark, mark, e.rowOptions(s))
+	if err != nil {
+		return err
+	}
+	if err := e.enterPlan(ctx, s, plan); err != nil {
+		return err
+	}
+	if !s.doc.Residency.Linked {
+		if err := e.spoolLink(s, pin, committedAt, name); err != nil {
+			return err
+		}
+	}
+	env := e.envelope(s, name, committedAt, at)
+	unit := e.entry(s, env, delivery.FormRecords)
+	unit.PageSize, unit.Commit = sh.PageSize, sh.Commit
+	w, err := e.spool.Begin(unit)
+	if err != nil {
+		return stateFailed(err)
+	}
+	stats, err := plan.Snapshot(env, img, s.described, w.Record)
+	if err != nil {
+		return errors.Join(err, w.Abort())
+	}
+	seq, err := w.Commit()
+	if err != nil {
+		return stateFailed(err)
+	}
+	e.accepted(s, plan, stats)
+	e.metrics.rebases.Inc()
+	s.doc.CellName, s.doc.CommittedAt = name, committedAt
+	s.doc.Residency.Based = true
+	e.replaceShadow(s, sh)
+	e.spooled(s, seq, 0)
+	e.tail.Advance(s.doc.Scope, at.Epoch, at.TXID)
+	if len(stats.Incomplete) == 0 {
+		return nil
+	}
+	env.Position.Commit = s.recordPosition()
+	seq, err = e.spoolRecords(s, env, &envelope.Bulk{Tables: stats.Incomplete})
+	if err != nil {
+		return err
+	}
+	e.spooled(s, seq, 0)
+	return nil
+}

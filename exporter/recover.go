@@ -1,0 +1,198 @@
+package exporter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"celldexport/diffpage/shadow"
+	"celldexport/envelope"
+	"celldexport/exporter/state"
+	"celldexport/sinks/delivery"
+)
+
+// replay brings documents and shadows up to what the spool holds: entries
+// above the applied mark are taken from their own page images, never from a
+// file again (it may have become wider since), and nothing is diffed twice.
+type replay struct {
+	e       *Exporter
+	docs    map[string]*state.Stream
+	shadows map[string]*shadow.Shadow
+}
+
+// recover runs at start, before anything new is spooled.
+func (e *Exporter) recover(ctx context.Context) error {
+	r := &replay{e: e, docs: make(map[string]*state.Stream), shadows: make(map[string]*shadow.Shadow)}
+	last, err := r.entries(ctx)
+	for name, sh := range r.shadows {
+		if err == nil {
+			err = sh.Sync()
+		}
+		if cerr := sh.Close(); cerr != nil {
+			err = errors.Join(err, fmt.Errorf("close shadow %s: %w", name, cerr))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("take up the spool: %w", err)
+	}
+	if last > e.spool.Applied() {
+		docs := make([]*state.Stream, 0, len(r.docs))
+		for _, d := range r.docs {
+			docs = append(docs, d)
+		}
+		if err := e.dir.Save(ctx, e.now().UnixMilli(), docs...); err != nil {
+			return err
+		}
+		if err := e.spool.SetApplied(last); err != nil {
+			return err
+		}
+		e.log.Info("took up from the spool", "through", last, "streams", len(docs))
+	}
+	return e.removeOrphans(ctx)
+}
+
+func (r *replay) entries(ctx context.Context) (uint64, error) {
+	var last uint64
+	for entry, err := range r.e.spool.Entries(r.e.spool.Applied()) {
+		if err != nil {
+			return 0, err
+		}
+		last = entry.Seq()
+		if err := r.entry(ctx, entry); err != nil {
+			return 0, fmt.Errorf("entry %d of %s: %w", last, entry.Unit().Scope, err)
+		}
+	}
+	return last, nil
+}
+
+func (r *replay) entry(ctx context.Context, entry *delivery.Stored) error {
+	u := entry.Unit()
+	if u.Form == delivery.FormWatermark {
+		return nil
+	}
+	doc, err := r.doc(ctx, u.Scope)
+	if err != nil {
+		return err
+	}
+	if doc.Residency.Epoch != u.Position.Epoch {
+		return fmt.Errorf("it is of e%d, the state database is at e%d", u.Position.Epoch, doc.Residency.Epoch)
+	}
+	switch u.Form {
+	case delivery.FormUnit:
+		if err := r.pages(doc, entry); err != nil {
+			return err
+		}
+		doc.Residency.Spooled, doc.Residency.Based = u.MaxTXID, true
+		doc.Shadow.PageSize, doc.Shadow.Commit = u.PageSize, u.Commit
+		doc.Shadow.Epoch, doc.Shadow.TXID = u.Position.Epoch, u.MaxTXID
+		doc.CellName, doc.CommittedAt = u.CellName, u.CommittedAt
+	case delivery.FormClose:
+		doc.Residency.Closed = true
+	case delivery.FormRecords:
+		r.records(doc, u)
+	}
+	return r.described(doc, entry)
+}
+
+func (r *replay) doc(ctx context.Context, scope string) (*state.Stream, error) {
+	if d := r.docs[scope]; d != nil {
+		return d, nil
+	}
+	d, err := r.e.dir.Load(ctx, scope)
+	if err != nil {
+		return nil, err
+	}
+	if d == nil {
+		return nil, errors.New("the state database does not know the stream")
+	}
+	r.docs[scope] = d
+	return d, nil
+}
+
+// records takes up an entry that is no unit: a link (commit 0), a re-base
+// (which carries the shape of its shadow), or records at a position that
+// counts on.
+func (r *replay) records(doc *state.Stream, u delivery.Unit) {
+	if u.Position.Commit == 0 {
+		doc.Residency.Linked = true
+		return
+	}
+	if first := doc.Residency.Spooled + 1 + doc.Life<<32; u.Position.Commit >= first {
+		doc.Residency.Next = max(doc.Residency.Next, u.Position.Commit-first+1)
+	}
+	if u.PageSize == 0 {
+		return
+	}
+	at := envelope.Position{Epoch: u.Position.Epoch, TXID: u.MaxTXID, Commit: u.MaxTXID}
+	doc.Shadow = state.Shadow{File: shadowName(u.Scope, at), PageSize: u.PageSize, Commit: u.Commit, Epoch: at.Epoch, TXID: at.TXID}
+	doc.Residency.Based, doc.Residency.Spooled = true, u.MaxTXID
+	doc.CellName, doc.CommittedAt = u.CellName, u.CommittedAt
+}
+
+// described takes up the schema records that the entry holds.
+func (r *replay) described(doc *state.Stream, entry *delivery.Stored) error {
+	for enc, err := range entry.Records() {
+		if err != nil {
+			return err
+		}
+		if enc.Kind != envelope.KindSchema {
+			continue
+		}
+		rec, err := envelope.DecodeBody(enc.Envelope, enc.Kind, enc.Body)
+		if err != nil {
+			return err
+		}
+		if body, ok := rec.Body.(*envelope.Schema); ok && !body.Dropped {
+			doc.Described = append(doc.Described, envelope.TableGeneration{Table: body.Table, Generation: body.Generation})
+		}
+	}
+	return nil
+}
+
+// pages writes a unit's images into the shadow. Doing it twice is the same.
+func (r *replay) pages(doc *state.Stream, entry *delivery.Stored) error {
+	u := entry.Unit()
+	sh := r.shadows[doc.Shadow.File]
+	if sh == nil {
+		var err error
+		if sh, err = shadow.Open(r.e.shadowPath(doc.Shadow.File)); err != nil {
+			return err
+		}
+		r.shadows[doc.Shadow.File] = sh
+	}
+	if err := sh.Resize(u.PageSize, u.Commit); err != nil {
+		return err
+	}
+	for page, err := range entry.Pages() {
+		if err != nil {
+			return err
+		}
+		if err := sh.WritePage(page.Pgno, page.Data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeOrphans removes shadow files that no document names: those of a start
+// that was cut short.
+func (e *Exporter) removeOrphans(ctx context.Context) error {
+	named, err := e.dir.ShadowFiles(ctx)
+	if err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(e.dir.Shadows())
+	if err != nil {
+		return fmt.Errorf("list shadows: %w", err)
+	}
+	for _, entry := range entries {
+		if _, ok := named[entry.Name()]; ok {
+			continue
+		}
+		if err := os.Remove(e.shadowPath(entry.Name())); err != nil {
+			return fmt.Errorf("remove shadow of a start that was cut short: %w", err)
+		}
+	}
+	return nil
+}

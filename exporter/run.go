@@ -1,0 +1,183 @@
+package exporter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Pending is a cell that Once could not finish, and why.
+type Pending struct{ Cell, Reason string }
+
+// shutdownTime bounds the last round and the last delivery of Run.
+const shutdownTime = 20 * time.Second
+
+// lowLatency is the shortest interval of rounds.
+const lowLatency = 250 * time.Millisecond
+
+// Run exports until ctx ends. It then looks at the directory once more,
+// delivers what it holds and returns nil; what cannot be delivered in time is
+// logged and goes out at the next start. A failing state directory stops the
+// export but not Run, which reports it in Status. A second exporter for the
+// same node ends it with an error.
+func (e *Exporter) Run(ctx context.Context) error {
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var g errgroup.Group
+	g.Go(func() error { return e.delivery.Run(work) })
+	tailing, stopTail := context.WithCancel(work)
+	g.Go(func() error { return e.tail.Run(tailing) })
+	err := e.loop(ctx)
+	stopTail()
+	if err == nil {
+		last, cancel := context.WithTimeout(work, shutdownTime)
+		err = e.finishUp(last)
+		cancel()
+	}
+	stop()
+	return errors.Join(err, g.Wait())
+}
+
+// loop runs rounds until ctx ends.
+func (e *Exporter) loop(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		}
+		if err := e.tick(ctx); err != nil {
+			return err
+		}
+		timer.Reset(e.every)
+	}
+}
+
+// tick runs one round and files its outcome. Only errors that end the process
+// are returned.
+func (e *Exporter) tick(ctx context.Context) error {
+	e.report.mu.Lock()
+	stopped := e.report.failure != ""
+	e.report.mu.Unlock()
+	if stopped {
+		e.publish(nil)
+		return nil
+	}
+	if e.tail.Stats().Scans == 0 {
+		// The directory is not walked yet: ready means that it was.
+		e.publish(nil)
+		return nil
+	}
+	err := e.round(ctx)
+	var own *stateError
+	switch {
+	case errors.Is(err, errNodeTaken):
+		return err
+	case errors.As(err, &own):
+		e.fail(err)
+	case err != nil && ctx.Err() == nil:
+		e.log.Error("round", "err", err)
+	}
+	e.publish(err)
+	return nil
+}
+
+// fail stops the export for good: what the state directory holds can no
+// longer be trusted to follow what was sent.
+func (e *Exporter) fail(err error) {
+	e.log.Error("the state directory fails, export stops: mend the disk and restart", "err", err)
+	e.report.mu.Lock()
+	defer e.report.mu.Unlock()
+	e.report.failure = err.Error()
+}
+
+// finishUp is the last round and the last delivery.
+func (e *Exporter) finishUp(ctx context.Context) error {
+	if err := e.tail.Scan(); err != nil {
+		e.log.Warn("last walk of the watch directory", "err", err)
+	}
+	if err := e.tick(ctx); err != nil {
+		return err
+	}
+	if err := e.delivery.Flush(ctx); err != nil {
+		e.log.Warn("not everything was delivered; it goes out at the next start", "err", err)
+	}
+	return nil
+}
+
+// Once exports what is on disk now: scans, proves or finds fenced everything
+// present, delivers and certifies it. It returns what is left when timeout
+// ends, by cell.
+func (e *Exporter) Once(ctx context.Context, timeout time.Duration) ([]Pending, error) {
+	work, stop := context.WithCancel(ctx)
+	defer stop()
+	var g errgroup.Group
+	g.Go(func() error { return e.delivery.Run(work) })
+	left, err := e.once(ctx, e.now().Add(timeout))
+	stop()
+	return left, errors.Join(err, g.Wait())
+}
+
+func (e *Exporter) once(ctx context.Context, deadline time.Time) ([]Pending, error) {
+	if err := e.tail.Scan(); err != nil {
+		return nil, err
+	}
+	var last error
+	for {
+		if last = e.round(ctx); last != nil {
+			var own *stateError
+			if errors.As(last, &own) || errors.Is(last, errNodeTaken) || ctx.Err() != nil {
+				return nil, last
+			}
+		}
+		e.publish(last)
+		if last == nil && len(e.unfinished()) == 0 {
+			break
+		}
+		if e.now().After(deadline) {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(min(e.every, lowLatency)):
+		}
+	}
+	left := e.unfinished()
+	if last != nil {
+		left = append(left, Pending{Cell: "all cells", Reason: last.Error()})
+	}
+	flush, cancel := context.WithDeadline(ctx, later(deadline, e.now().Add(lowLatency)))
+	defer cancel()
+	if err := e.delivery.Flush(flush); err != nil {
+		left = append(left, Pending{Cell: "all cells", Reason: fmt.Sprintf("not everything was delivered: %v", err)})
+	}
+	e.publish(last)
+	return left, nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// unfinished are the streams that have something left to do.
+func (e *Exporter) unfinished() []Pending {
+	var left []Pending
+	for scope, s := range e.streams {
+		if !s.status.settled() {
+			left = append(left, Pending{Cell: scope, Reason: fmt.Sprintf("%s: %s", s.status.State, s.status.Reason)})
+		}
+	}
+	slices.SortFunc(left, func(a, b Pending) int { return strings.Compare(a.Cell, b.Cell) })
+	return left
+}

@@ -1,0 +1,109 @@
+package exporter
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"celldexport/ltxtail"
+)
+
+// Summary is the exporter's account of itself, as in /state.
+type Summary struct {
+	Rounds uint64 `json:"rounds"`
+	// DeliveryFailed says that the state directory failed and export
+	// stopped; Failure says how.
+	DeliveryFailed bool   `json:"delivery_failed"`
+	Failure        string `json:"failure,omitempty"`
+	// RoundError is what kept the last round from its work.
+	RoundError string        `json:"round_error,omitempty"`
+	Watch      ltxtail.Stats `json:"watch"`
+	Spool      SpoolStatus   `json:"spool"`
+	// Streams counts streams by state, Trouble lists those that do not go
+	// on, the longest first, at most maxTrouble.
+	Streams map[State]int  `json:"streams"`
+	Trouble []StreamStatus `json:"trouble,omitempty"`
+	// Uncertified are streams whose epoch cannot be certified any more; the
+	// next activation of the cell certifies again.
+	Uncertified []string `json:"uncertified,omitempty"`
+	Sinks       any      `json:"sinks"`
+}
+
+// SpoolStatus is the fill of the spool.
+type SpoolStatus struct {
+	Bytes   int64  `json:"bytes"`
+	Limit   int64  `json:"limit"`
+	Entries int    `json:"entries"`
+	Last    uint64 `json:"last"`
+	Applied uint64 `json:"applied"`
+}
+
+// StreamStatus is one stream in trouble.
+type StreamStatus struct {
+	Cell   string `json:"cell"`
+	Epoch  uint64 `json:"epoch"`
+	TXID   uint64 `json:"txid"`
+	Status Status `json:"status"`
+}
+
+// maxTrouble bounds the streams listed in Status.
+const maxTrouble = 100
+
+// publish files the state of the rounds for other goroutines.
+func (e *Exporter) publish(roundErr error) {
+	sum := Summary{Rounds: e.rounds.n, Watch: e.tail.Stats(), Streams: make(map[State]int)}
+	if roundErr != nil {
+		sum.RoundError = roundErr.Error()
+	}
+	sum.Spool.Bytes, sum.Spool.Entries = e.spool.Usage()
+	sum.Spool.Limit, sum.Spool.Last, sum.Spool.Applied = e.settings.Export.SpoolBytes, e.spool.Last(), e.spool.Applied()
+	for scope, s := range e.streams {
+		sum.Streams[s.status.State]++
+		if !s.status.settled() {
+			sum.Trouble = append(sum.Trouble, StreamStatus{Cell: scope, Epoch: s.doc.Residency.Epoch, TXID: s.doc.Residency.Spooled, Status: s.status})
+		}
+		if s.doc.Residency.Uncertified {
+			sum.Uncertified = append(sum.Uncertified, scope)
+		}
+	}
+	slices.SortFunc(sum.Trouble, func(a, b StreamStatus) int {
+		if c := a.Status.Since.Compare(b.Status.Since); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Cell, b.Cell)
+	})
+	sum.Trouble = sum.Trouble[:min(len(sum.Trouble), maxTrouble)]
+	slices.Sort(sum.Uncertified)
+	sum.Uncertified = sum.Uncertified[:min(len(sum.Uncertified), maxTrouble)]
+	e.metrics.observe(&sum)
+	e.report.mu.Lock()
+	defer e.report.mu.Unlock()
+	e.report.status = sum
+	e.report.ticked = e.now()
+	e.report.ready = e.report.ready || sum.Watch.Scans > 0 && roundErr == nil && sum.Rounds > 0
+}
+
+// Status is the account of the last round. It may be called from any
+// goroutine.
+func (e *Exporter) Status() Summary {
+	e.report.mu.Lock()
+	defer e.report.mu.Unlock()
+	sum := e.report.status
+	sum.DeliveryFailed, sum.Failure = e.report.failure != "", e.report.failure
+	sum.Sinks = e.delivery.Status()
+	return sum
+}
+
+// Ready reports whether the directory was walked and a round went through.
+func (e *Exporter) Ready() bool {
+	e.report.mu.Lock()
+	defer e.report.mu.Unlock()
+	return e.report.ready
+}
+
+// Ticked is when the rounds last came round.
+func (e *Exporter) Ticked() time.Time {
+	e.report.mu.Lock()
+	defer e.report.mu.Unlock()
+	return e.report.ticked
+}

@@ -1,0 +1,183 @@
+package exporter
+
+import (
+	"slices"
+	"time"
+
+	"celldexport/diffpage"
+	"celldexport/diffpage/shadow"
+	"celldexport/envelope"
+	"celldexport/envelope/rowset"
+	"celldexport/exporter/state"
+	"celldexport/internal/celld"
+	"celldexport/internal/ledger"
+	"celldexport/ltxtail"
+	"celldexport/ltxtail/proof"
+)
+
+// stream is one stream while it is worked on. Its document moves ahead of the
+// state database by at most one batch; a restart brings it back from the
+// spool.
+type stream struct {
+	scope celld.Scope
+	doc   *state.Stream
+	// led is the stream's entry in the ledger as last read or written.
+	led *ledger.Stream
+	// base is the owner map and schema over the shadow, opened when needed.
+	base   *diffpage.Base
+	shadow *shadow.Shadow
+	// plan is that of the last unit; while the schema stays it goes on.
+	plan      *rowset.Plan
+	described map[envelope.TableGeneration]bool
+	status    Status
+	wait      backoff
+	// skip holds broken objects, unclosed the rounds in which a predecessor
+	// was seen without its close.
+	skip     map[proof.ObjectID]struct{}
+	unclosed int
+	// whole asks for a listing in the next round: at start, and after an
+	// error that a probe cannot get around.
+	whole bool
+}
+
+func newStream(scope celld.Scope, doc *state.Stream) *stream {
+	if doc == nil {
+		doc = &state.Stream{Scope: scope.String()}
+	}
+	s := &stream{scope: scope, doc: doc, whole: true, skip: make(map[proof.ObjectID]struct{})}
+	s.described = make(map[envelope.TableGeneration]bool, len(doc.Described))
+	for _, tg := range doc.Described {
+		s.described[tg] = true
+	}
+	return s
+}
+
+// describe notes generations whose schema record is in the spool.
+func (s *stream) describe(list []envelope.TableGeneration) {
+	for _, tg := range list {
+		if !s.described[tg] {
+			s.described[tg] = true
+			s.doc.Described = append(s.doc.Described, tg)
+		}
+	}
+}
+
+// enter starts a residency in the document: what was said of the epoch before
+// does not hold for this one.
+func (s *stream) enter(r state.Residency) {
+	s.doc.Residency = r
+	s.doc.Described = nil
+	clear(s.described)
+	s.plan = nil
+	clear(s.skip)
+	s.unclosed = 0
+}
+
+// spooledMark is the last position of the stream that a spool took: that of
+// the shadow, which every unit moves.
+func (s *stream) spooledMark() ledger.Mark {
+	return ledger.Mark{Epoch: s.doc.Shadow.Epoch, TXID: s.doc.Shadow.TXID}
+}
+
+// view is what a round knows of a cell before it asks the bucket.
+type view struct {
+	disk ltxtail.Residency
+	// enters says that the epoch is above the stream's: a residency begins.
+	enters bool
+	target proof.Target
+}
+
+// look decides which residency of a cell the round is about: the newest on
+// disk, or the stream's own when the disk shows none that is as new.
+func (s *stream) look(rs []ltxtail.Residency) (view, bool) {
+	own := s.doc.Residency
+	v := view{disk: ltxtail.Residency{Epoch: own.Epoch}}
+	if n := len(rs); n > 0 && rs[n-1].Epoch >= own.Epoch {
+		v.disk = rs[n-1]
+	}
+	if v.disk.Epoch == 0 {
+		return v, false
+	}
+	v.enters = v.disk.Epoch > own.Epoch || !own.Based && !own.Closed
+	v.target = proof.Target{
+		Scope: s.scope.String(), Root: s.scope.Cell, Epoch: v.disk.Epoch,
+		Skip: s.skip, Whole: s.whole || !v.disk.Live,
+	}
+	if v.enters {
+		// A paged residency starts above txid 1, at its marker: what lies
+		// below is the predecessor's.
+		if len(v.disk.Files) > 0 && v.disk.Files[0].TXID > 1 {
+			v.target.After = v.disk.Files[0].TXID - 1
+		}
+		v.target.Local = v.disk.Files
+		return v, true
+	}
+	v.target.After = own.Spooled
+	i := slices.IndexFunc(v.disk.Files, func(f ltxtail.File) bool { return f.TXID > own.Spooled })
+	if i >= 0 {
+		v.target.Local = v.disk.Files[i:]
+	}
+	if own.Closed && len(v.target.Local) == 0 {
+		return v, false
+	}
+	return v, len(v.target.Local) > 0 || v.target.Whole
+}
+
+// backoff spaces the rounds in which a stream that does not move is asked
+// about: after 1, 2, 4 ... 60 rounds.
+type backoff struct {
+	due  uint64
+	step uint64
+}
+
+const maxBackoff = 60
+
+func (b *backoff) again(round uint64) {
+	b.step = min(max(1, 2*b.step), maxBackoff)
+	b.due = round + b.step
+}
+
+func (b *backoff) reset() { *b = backoff{} }
+
+// State is what a stream is doing.
+type State string
+
+// The states of a stream.
+const (
+	// Exported: everything pending is spooled.
+	Exported State = "exported"
+	// Pending: the bucket does not cover what is pending yet.
+	Pending State = "pending"
+	// Waiting: something outside of the stream's data is missing; the reason
+	// says what.
+	Waiting State = "waiting"
+	// Fenced: another owner has the cell; the residency is closed.
+	Fenced State = "fenced"
+	// Ended: the residency is over and closed.
+	Ended State = "ended"
+	// Full: the spool has no room; reading stops until sinks catch up.
+	Full State = "full"
+	// Failed: a file, object or page is broken; the reason names it.
+	Failed State = "failed"
+)
+
+// Status is a stream's state with its reason and age.
+type Status struct {
+	State  State     `json:"state"`
+	Reason string    `json:"reason,omitempty"`
+	Since  time.Time `json:"since"`
+}
+
+// set moves the status; its age starts anew only when the state changes.
+func (s *Status) set(now time.Time, st State, reason string) {
+	if s.State != st {
+		s.Since = now
+	}
+	s.State, s.Reason = st, reason
+}
+
+// settled reports whether nothing more is to be done for the stream until
+// its directory changes.
+func (s Status) settled() bool {
+	return s.State == Exported || s.State == Fenced || s.State == Ended
+}

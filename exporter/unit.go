@@ -1,0 +1,358 @@
+package exporter
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"celldexport/diffpage"
+	"celldexport/diffpage/shadow"
+	"celldexport/envelope"
+	"celldexport/envelope/rowset"
+	"celldexport/internal/chain"
+	"celldexport/internal/ledger"
+	"celldexport/internal/ltxfile"
+	"celldexport/internal/objstore"
+	"celldexport/ltxtail"
+	"celldexport/ltxtail/proof"
+	"celldexport/sinks/delivery"
+)
+
+// errTwoWriters is returned when the node's file and the bucket's object of
+// one transaction hold different pages: two processes wrote the same epoch.
+var errTwoWriters = errors.New("two writers in one epoch")
+
+// export spools the proven units in order.
+func (e *Exporter) export(ctx context.Context, s *stream, units []proof.Unit) error {
+	for _, u := range units {
+		if u.Max <= s.doc.Residency.Spooled {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := e.room(); err != nil {
+			return err
+		}
+		if err := e.exportUnit(ctx, s, u); err != nil {
+			return fmt.Errorf("export %s e%d txid %d: %w", s.doc.Scope, s.doc.Residency.Epoch, u.Max, err)
+		}
+		s.wait.reset()
+	}
+	return nil
+}
+
+// room reports whether the spool takes another unit. One is always taken, so
+// that a unit larger than the spool's bound still goes through.
+func (e *Exporter) room() error {
+	if used, entries := e.spool.Usage(); entries > 0 && used >= e.settings.Export.SpoolBytes {
+		return waiting(Full, "the spool holds %d bytes (spool_bytes %d): reading stops until the sinks acknowledge", used, e.settings.Export.SpoolBytes)
+	}
+	return nil
+}
+
+func (e *Exporter) exportUnit(ctx context.Context, s *stream, u proof.Unit) error {
+	if err := e.openBase(s); err != nil {
+		return err
+	}
+	st, change, err := e.diffUnit(ctx, s, u)
+	if err != nil {
+		return err
+	}
+	defer change.Close()
+	return e.spoolUnit(ctx, s, st, change)
+}
+
+// diffUnit reads, verifies and diffs a unit. The change owns the pages.
+func (e *Exporter) diffUnit(ctx context.Context, s *stream, u proof.Unit) (staged, *diffpage.Change, error) {
+	st, err := e.stage(ctx, s, u)
+	if err != nil {
+		return st, nil, err
+	}
+	if err := checkGrowth(st.images, s.shadow, st.info.Commit); err != nil {
+		return st, nil, errors.Join(e.broken(s, u, err), st.images.Close())
+	}
+	change, err := s.base.Diff(st.images, st.info.Commit)
+	if err != nil {
+		return st, nil, errors.Join(e.broken(s, u, err), st.images.Close())
+	}
+	return st, change, nil
+}
+
+// broken has the object of a unit passed over from now on: a wider one, or
+// the next full image, may carry the stream on.
+func (e *Exporter) broken(s *stream, u proof.Unit, err error) error {
+	if u.Local == nil && (errors.Is(err, ltxfile.ErrCorrupt) || errors.Is(err, diffpage.ErrCorrupt)) {
+		s.skip[proof.ObjectID{Key: u.Object.Object.Key, ETag: u.Object.Object.ETag}] = struct{}{}
+	}
+	return err
+}
+
+// staged is a unit's verified pages.
+type staged struct {
+	images *shadow.Images
+	info   ltxfile.Info
+}
+
+// stage reads and verifies a unit: the local file, or the covering object
+// when there is no equal local file or that one turns out to be damaged.
+func (e *Exporter) stage(ctx context.Context, s *stream, u proof.Unit) (staged, error) {
+	if u.Local != nil {
+		st, err := e.stageLocal(*u.Local)
+		if err == nil && st.info.Checksum == u.Checksum {
+			return st, checkTXIDs(st.info, u.Min, u.Max)
+		}
+		if err == nil {
+			// Renamed over since it was compared: what is there now is
+			// compared anew in the next round.
+			return staged{}, errors.Join(waiting(Pending, "%s changed while it was read", u.Local.Path), st.images.Close())
+		}
+		if !errors.Is(err, ltxfile.ErrCorrupt) {
+			return staged{}, err
+		}
+		e.log.Warn("local file is damaged, reading the bucket's", "cell", s.doc.Scope, "err", err)
+	}
+	st, err := e.stageObject(ctx, u.Object)
+	if err != nil {
+		return staged{}, e.broken(s, proof.Unit{Object: u.Object}, err)
+	}
+	if err := checkTXIDs(st.info, u.Min, u.Max); err != nil {
+		return staged{}, errors.Join(err, st.images.Close())
+	}
+	if u.Differs != nil {
+		if err := e.compareTwins(st, *u.Differs); err != nil {
+			return staged{}, errors.Join(err, st.images.Close())
+		}
+	}
+	return st, nil
+}
+
+func checkTXIDs(info ltxfile.Info, minTXID, maxTXID uint64) error {
+	if info.MinTXID != minTXID || info.MaxTXID != maxTXID {
+		return fmt.Errorf("its header says txids %d-%d: %w", info.MinTXID, info.MaxTXID, ltxfile.ErrCorrupt)
+	}
+	return nil
+}
+
+func (e *Exporter) stageLocal(f ltxtail.File) (staged, error) {
+	r, err := e.tail.Open(f)
+	if err != nil {
+		return staged{}, err
+	}
+	defer r.Close()
+	info, err := r.Stat()
+	if err != nil {
+		return staged{}, fmt.Errorf("stage %s: %w", f.Path, err)
+	}
+	st, err := e.decode(r, info.Size())
+	if err != nil {
+		return staged{}, fmt.Errorf("stage %s: %w", f.Path, err)
+	}
+	return st, nil
+}
+
+func (e *Exporter) stageObject(ctx context.Context, f chain.File) (staged, error) {
+	r, err := chain.Open(ctx, e.fleet, f)
+	if errors.Is(err, objstore.ErrPrecondition) || errors.Is(err, objstore.ErrNotFound) {
+		return staged{}, waiting(Pending, "%s changed after it was listed", f.Object.Key)
+	}
+	if err != nil {
+		return staged{}, err
+	}
+	defer r.Close()
+	st, err := e.decode(r, f.Object.Size)
+	if err != nil {
+		return staged{}, fmt.Errorf("stage %s: %w", f.Object.Key, err)
+	}
+	return st, nil
+}
+
+// decode keeps a file's pages until its checksum is known to be right.
+func (e *Exporter) decode(r io.Reader, size int64) (staged, error) {
+	var images *shadow.Images
+	head := make([]byte, ltxfile.HeaderSize)
+	if _, err := io.ReadFull(r, head); err != nil {
+		return staged{}, fmt.Errorf("%w: %d bytes are no LTX file: %w", ltxfile.ErrCorrupt, size, err)
+	}
+	h, err := ltxfile.ParseHeader(head)
+	if err != nil {
+		return staged{}, err
+	}
+	images = shadow.NewImages(h.PageSize, e.settings.Export.MaxTxBytes, e.dir.Temp())
+	info, err := ltxfile.Decode(io.MultiReader(bytes.NewReader(head), r), size, images.Add)
+	if err != nil {
+		return staged{}, errors.Join(err, images.Close())
+	}
+	return staged{images: images, info: info}, nil
+}
+
+// compareTwins decides between an object that was encoded again and two
+// writers: the pages of both files must be equal. A local file that cannot be
+// read in full is no evidence of a second writer.
+func (e *Exporter) compareTwins(st staged, local ltxtail.File) error {
+	twin, err := e.stageLocal(local)
+	if err != nil {
+		return nil
+	}
+	defer twin.images.Close()
+	same := twin.info.Commit == st.info.Commit && twin.images.Len() == st.images.Len()
+	var a, b []byte
+	for i := 0; same && i < st.images.Len(); i++ {
+		if a, err = st.images.Page(i, a); err != nil {
+			return err
+		}
+		if b, err = twin.images.Page(i, b); err != nil {
+			return err
+		}
+		same = st.images.Pgno(i) == twin.images.Pgno(i) && bytes.Equal(a, b)
+	}
+	if !same {
+		return fmt.Errorf("%s and the bucket's object of the same txid hold different pages: %w", local.Path, errTwoWriters)
+	}
+	return nil
+}
+
+// checkGrowth refuses a unit that enlarges the database without bringing
+// every new page: its rows would be read as zeros.
+func checkGrowth(images *shadow.Images, sh *shadow.Shadow, commit uint32) error {
+	if ps := sh.PageSize(); ps != 0 && images.PageSize() != ps {
+		return fmt.Errorf("%w: pages of %d bytes in a database of %d-byte pages", ltxfile.ErrCorrupt, images.PageSize(), ps)
+	}
+	for pgno := uint64(sh.Commit()) + 1; pgno <= uint64(commit); pgno++ {
+		if !images.Has(uint32(pgno)) && uint32(pgno) != ltxfile.LockPage(images.PageSize()) {
+			return fmt.Errorf("%w: the database grows from %d to %d pages and page %d is missing", ltxfile.ErrCorrupt, sh.Commit(), commit, pgno)
+		}
+	}
+	return nil
+}
+
+// spoolUnit encodes a unit's records beside its pages, as one spool entry.
+func (e *Exporter) spoolUnit(ctx context.Context, s *stream, st staged, change *diffpage.Change) error {
+	at := ledger.Mark{Epoch: s.doc.Residency.Epoch, TXID: st.info.MaxTXID}
+	plan, err := e.plan(ctx, s, change, at)
+	if err != nil {
+		return err
+	}
+	name, err := e.cellName(s, change)
+	if err != nil {
+		return err
+	}
+	env := e.envelope(s, name, st.info.Timestamp, envelope.Position{Epoch: at.Epoch, TXID: at.TXID, Commit: at.TXID})
+	w, err := e.spool.Begin(delivery.Unit{
+		Form: delivery.FormUnit, Stream: env.Stream, CellName: name, CommittedAt: env.CommittedAt, Node: env.Node,
+		Scope: s.doc.Scope, Position: env.Position, MinTXID: st.info.MinTXID, MaxTXID: st.info.MaxTXID,
+		PageSize: st.images.PageSize(), Commit: st.info.Commit, Checksum: st.info.Checksum,
+		Uncertified: s.doc.Residency.Uncertified,
+	})
+	if err != nil {
+		return stateFailed(err)
+	}
+	stats, err := plan.Encode(env, change, s.described, w.Record)
+	if err == nil {
+		err = change.Pages(w.Page)
+	}
+	if err != nil {
+		return errors.Join(err, w.Abort())
+	}
+	seq, err := w.Commit()
+	if err != nil {
+		return stateFailed(err)
+	}
+	changed := int64(change.NumPages()) * int64(st.images.PageSize())
+	if err := change.Accept(); err != nil {
+		return stateFailed(err)
+	}
+	e.accepted(s, plan, stats)
+	e.spooled(s, seq, changed)
+	d := s.doc
+	d.CellName, d.CommittedAt = name, env.CommittedAt
+	d.Residency.Spooled, d.Residency.Based = at.TXID, true
+	d.Shadow.PageSize, d.Shadow.Commit, d.Shadow.Epoch, d.Shadow.TXID = st.images.PageSize(), st.info.Commit, at.Epoch, at.TXID
+	e.tail.Advance(d.Scope, at.Epoch, at.TXID)
+	return nil
+}
+
+// accepted counts what a unit became.
+func (e *Exporter) accepted(s *stream, plan *rowset.Plan, stats rowset.Stats) {
+	s.plan = plan.Next()
+	s.describe(stats.Described)
+	e.metrics.unit(stats)
+	for _, r := range append(stats.Reasons[:0:0], stats.Reasons...) {
+		e.log.Warn("table exported without rows", "cell", s.doc.Scope, "table", r.Table, "generation", r.Generation, "reason", r.Reason)
+	}
+}
+
+// plan decides what the unit does to each table and enters it in the ledger
+// first: no unit is spooled whose generations the ledger does not hold.
+func (e *Exporter) plan(ctx context.Context, s *stream, change *diffpage.Change, at ledger.Mark) (*rowset.Plan, error) {
+	if s.plan != nil && change.After() == change.Before() {
+		return s.plan, nil
+	}
+	led, err := e.ledgerOf(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := rowset.NewPlan(change.After(), change.Before(), led.Tables, at, s.spooledMark(), e.rowOptions(s))
+	if err != nil {
+		return nil, err
+	}
+	return plan, e.enterPlan(ctx, s, plan)
+}
+
+// enterPlan writes the generations that a plan opens and closes.
+func (e *Exporter) enterPlan(ctx context.Context, s *stream, plan *rowset.Plan) error {
+	if !plan.Changed() {
+		return nil
+	}
+	led, err := e.updateLedger(ctx, s, func(l *ledger.Stream) error {
+		return l.SetTables(s.doc.Residency.Epoch, plan.Ledger())
+	})
+	if err != nil {
+		return waiting(Waiting, "enter generations of %s in the ledger: %w", s.doc.Scope, err)
+	}
+	s.led = led
+	return nil
+}
+
+func (e *Exporter) rowOptions(s *stream) rowset.Options {
+	return rowset.Options{
+		Class: s.scope.Class(), Scope: s.doc.Scope, Deny: e.deny(s.scope.Class()),
+		MaxRecordBytes: e.settings.Export.MaxRecordBytes, MemoryBytes: e.settings.Export.MaxTxBytes, TempDir: e.dir.Temp(),
+	}
+}
+
+// deny is the deny list of a class.
+func (e *Exporter) deny(class string) func(string) bool {
+	denied := make(map[string]bool)
+	for _, t := range e.settings.Export.DenyTables {
+		if t.Class == class {
+			denied[t.Name] = true
+		}
+	}
+	return func(name string) bool { return denied[name] }
+}
+
+// cellName is the Durable Object's name after the unit.
+func (e *Exporter) cellName(s *stream, change *diffpage.Change) (*string, error) {
+	if s.doc.Residency.Based && !change.Touched(metadataTable) {
+		return s.doc.CellName, nil
+	}
+	name, _, err := rowset.Metadata(change, s.doc.Scope)
+	if err != nil {
+		return nil, fmt.Errorf("read the cell's name: %w", err)
+	}
+	return name, nil
+}
+
+// metadataTable is celld's own table with the name of the cell.
+const metadataTable = "_cf_METADATA"
+
+// envelope is the part that all records of one position share.
+func (e *Exporter) envelope(s *stream, name *string, committedAt int64, pos envelope.Position) envelope.Envelope {
+	return envelope.Envelope{
+		Stream: s.doc.ID, CellName: name, Position: pos, CommittedAt: committedAt, Node: e.settings.Node,
+		Origin: envelope.Live, Fragment: 1, Fragments: 1,
+	}
+}

@@ -1,0 +1,238 @@
+// Package ltxtail knows what is pending on the node's disk: which cells have
+// which residencies (epoch directories), which level-0 LTX files of them wait
+// to be exported, and which directories vanished. It keeps names, never
+// bytes: a file is read when its transaction is proven (package proof).
+//
+// Directories are watched with inotify and walked again on a timer, so a lost
+// event, an overflown queue or an exhausted watch limit costs latency and
+// never a file. The tree is only ever read.
+package ltxtail
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// File is a level-0 LTX file that waits on the node's disk. Locally a file
+// always holds one transaction id (celld captures min == max).
+type File struct {
+	TXID uint64
+	// Path is the file's path.
+	Path string
+}
+
+// Residency is what the disk shows of one epoch of a cell.
+type Residency struct {
+	Epoch uint64
+	// Files are the pending files above the position of Advance, ascending.
+	Files []File
+	// Live says that the LTX directory exists: the cell is resident, or its
+	// process died and left it.
+	Live bool
+	// Evicted says that the cached image of an eviction lies there.
+	Evicted bool
+}
+
+// Config sets a Tail up.
+type Config struct {
+	// Root is the node's data directory, CELLD_WATCH.
+	Root string
+	// FS reads it; nil is the operating system.
+	FS FS
+	// Watch opens a directory watcher; nil polls only.
+	Watch func() (Watcher, error)
+	// Rescan is the interval of full walks while watching works, Poll while
+	// it does not. Zero values are 10 s and 500 ms.
+	Rescan, Poll time.Duration
+	// Now is the clock of directory readings; nil is time.Now.
+	Now func() time.Time
+	// Log takes one line per change of the watcher's health.
+	Log *slog.Logger
+}
+
+// Tail follows one node's data directory. Its methods are safe for
+// concurrent use.
+type Tail struct {
+	cfg     Config
+	fs      FS
+	watcher Watcher
+	wake    chan struct{}
+
+	mu      sync.Mutex
+	cells   map[string]*cell
+	dirty   map[string]struct{}
+	watched map[string]struct{}
+	stats   Stats
+}
+
+// Stats counts what a Tail sees, for metrics and state.
+type Stats struct {
+	// Cells with at least one epoch directory; Facets are facet directories
+	// below them, which are counted and not exported.
+	Cells, Facets int
+	// Pending is the number of files waiting.
+	Pending int
+	// Watched directories; WatchErrors that could not be watched.
+	Watched, WatchErrors int
+	// Polling says that something cannot be watched and short polls stand in.
+	Polling bool
+	// Scans is the number of finished walks; Unreadable the directories that
+	// the last one could not read, Foreign the names it did not know.
+	Scans, Unreadable, Foreign int
+	// LastError is the last directory error, "" when the last walk had none.
+	LastError string
+}
+
+// cell is what is kept of one cell directory.
+type cell struct {
+	residencies map[uint64]*residency
+	facets      int
+	// stamp is the state of the cell's ltx directory at its last reading.
+	stamp stamp
+}
+
+type residency struct {
+	epoch   uint64
+	after   uint64
+	pending []uint64
+	live    bool
+	evicted bool
+	// dir and files are the states of the epoch and of the LTX directory at
+	// their last reading.
+	dir, files stamp
+}
+
+// New returns a Tail of cfg.Root. It reads nothing yet: Scan does.
+func New(cfg Config) *Tail {
+	cfg.Rescan = cmp.Or(cfg.Rescan, 10*time.Second)
+	cfg.Poll = cmp.Or(cfg.Poll, 500*time.Millisecond)
+	if cfg.FS == nil {
+		cfg.FS = OS{}
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Tail{
+		cfg:     cfg,
+		fs:      cfg.FS,
+		wake:    make(chan struct{}, 1),
+		cells:   make(map[string]*cell),
+		dirty:   make(map[string]struct{}),
+		watched: make(map[string]struct{}),
+	}
+}
+
+// Wake is signalled when a cell became dirty.
+func (t *Tail) Wake() <-chan struct{} { return t.wake }
+
+// Dirty returns the cells that changed since the last call, in name order.
+func (t *Tail) Dirty() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	names := slices.Sorted(maps.Keys(t.dirty))
+	clear(t.dirty)
+	return names
+}
+
+// Cells returns every cell that has an epoch directory, in name order.
+func (t *Tail) Cells() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Sorted(maps.Keys(t.cells))
+}
+
+// Cell returns the residencies known of a cell, by ascending epoch.
+func (t *Tail) Cell(scope string) []Residency {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.cells[scope]
+	if c == nil {
+		return nil
+	}
+	out := make([]Residency, 0, len(c.residencies))
+	for _, epoch := range slices.Sorted(maps.Keys(c.residencies)) {
+		r := c.residencies[epoch]
+		files := make([]File, len(r.pending))
+		for i, txid := range r.pending {
+			files[i] = File{TXID: txid, Path: t.filePath(scope, epoch, txid)}
+		}
+		out = append(out, Residency{Epoch: epoch, Files: files, Live: r.live, Evicted: r.evicted})
+	}
+	return out
+}
+
+// Advance says that everything of (scope, epoch) up to txid is exported: its
+// names are dropped and not reported again.
+func (t *Tail) Advance(scope string, epoch, txid uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.cells[scope]
+	if c == nil {
+		return
+	}
+	for e, r := range c.residencies {
+		if e < epoch {
+			// A residency below one that is exported is a leftover.
+			delete(c.residencies, e)
+		}
+		if e == epoch && txid > r.after {
+			r.after = txid
+			n, _ := slices.BinarySearch(r.pending, txid+1)
+			r.pending = slices.Clone(r.pending[n:])
+		}
+	}
+}
+
+// Rewind reports the files of (scope, epoch) above txid again: a closed
+// residency goes on, or exporting starts over from there.
+func (t *Tail) Rewind(scope string, epoch, txid uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c := t.cells[scope]; c != nil {
+		if r := c.residencies[epoch]; r != nil && r.after > txid {
+			r.after, r.files, r.dir, c.stamp = txid, stamp{}, stamp{}, stamp{}
+			t.markDirty(scope)
+		}
+	}
+}
+
+// Stats returns the current counts.
+func (t *Tail) Stats() Stats {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.stats
+	s.Cells, s.Watched = len(t.cells), len(t.watched)
+	for _, c := range t.cells {
+		s.Facets += c.facets
+		for _, r := range c.residencies {
+			s.Pending += len(r.pending)
+		}
+	}
+	s.Polling = t.watcher == nil || s.WatchErrors > 0
+	return s
+}
+
+// Open opens a pending file for reading.
+func (t *Tail) Open(f File) (ReadFile, error) {
+	r, err := t.fs.Open(f.Path)
+	if err != nil {
+		return nil, fmt.Errorf("open pending file: %w", err)
+	}
+	return r, nil
+}
+
+func (t *Tail) markDirty(scope string) {
+	t.dirty[scope] = struct{}{}
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
