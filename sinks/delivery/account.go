@@ -26,6 +26,9 @@ type account struct {
 	// 0 when there is nothing to certify or it must not be.
 	due  int64
 	hold hold
+	// closed is set when the residency ended and something of it is not yet
+	// certified.
+	closed bool
 
 	// What a watermark repeats of the unit delivered last.
 	cellName    *string
@@ -59,7 +62,8 @@ const (
 func (a *account) deliver(s *summary, sink string, now, idle int64) {
 	u := &s.unit
 	if u.Form == FormClose {
-		a.close(now)
+		a.closed = true
+		a.schedule(now, idle)
 		return
 	}
 	if u.Uncertified {
@@ -91,29 +95,26 @@ func (a *account) passed(p envelope.Position) bool {
 	return (a.mark != nil && p.Compare(*a.mark) <= 0) || (a.pending != nil && p.Compare(a.pending.through) <= 0)
 }
 
-func (a *account) close(now int64) {
-	if a.due != 0 {
-		a.due = min(a.due, now)
-	}
-}
-
 // schedule sets when the next watermark is due.
 func (a *account) schedule(now, idle int64) {
 	switch {
 	case a.hold != 0 || a.pending != nil:
 		a.due = 0
-	case a.counter.Records > 0:
+	case a.counter.Records > 0 || (a.closed && a.open()):
 		if a.due == 0 || a.due > now {
 			a.due = now
 		}
-	case a.mark == nil || a.through.Compare(*a.mark) > 0:
+	case a.open():
 		if a.due == 0 {
 			a.due = now + idle
 		}
 	default:
-		a.due = 0
+		a.due, a.closed = 0, false
 	}
 }
+
+// open reports whether something was delivered that no watermark went over.
+func (a *account) open() bool { return a.mark == nil || a.through.Compare(*a.mark) > 0 }
 
 // watermark is the entry that certifies what was delivered so far, and its
 // only record.
@@ -196,6 +197,7 @@ func (a *account) encode() []byte {
 		b = binary.AppendUvarint(b, p.positions)
 		b = binary.AppendUvarint(b, p.records)
 	}
+	flag(a.closed)
 	flag(a.cellName != nil)
 	if a.cellName != nil {
 		b = appendString(b, *a.cellName)
@@ -225,6 +227,7 @@ func (a *account) decode(b []byte) error {
 	if f.byte() == 1 {
 		a.pending = &pendingMark{seq: f.uint(), through: f.position(), positions: f.uint(), records: f.uint()}
 	}
+	a.closed = f.byte() == 1
 	if f.byte() == 1 {
 		name := f.string()
 		a.cellName = &name

@@ -14,14 +14,17 @@ func (e *Engine) Flush(ctx context.Context) error {
 	e.beginFlush()
 	defer e.endFlush()
 	for {
-		if err := e.settle(ctx, e.spool.Last()); err != nil {
+		// A mark on its way, also one of the certifier's own, holds up those
+		// that follow it.
+		target := max(e.spool.Last(), e.newestMark())
+		if err := e.settle(ctx, target); err != nil {
 			return err
 		}
 		n, err := e.certify(ctx, true)
 		if err != nil {
 			return err
 		}
-		if n == 0 {
+		if n == 0 && e.newestMark() <= target {
 			return nil
 		}
 	}
@@ -31,8 +34,7 @@ func (e *Engine) Flush(ctx context.Context) error {
 func (e *Engine) settle(ctx context.Context, seq uint64) error {
 	for {
 		progress := e.progress.wait()
-		behind := e.behind(seq)
-		if behind == "" {
+		if e.behind(seq) == "" {
 			return nil
 		}
 		if err := e.spool.Err(); err != nil {
@@ -40,7 +42,7 @@ func (e *Engine) settle(ctx context.Context, seq uint64) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("flush: %s: %w", behind, ctx.Err())
+			return fmt.Errorf("flush: %s: %w", e.behind(seq), ctx.Err())
 		case <-progress:
 		}
 	}

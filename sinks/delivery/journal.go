@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"sync"
 
 	"celldexport/envelope"
 
@@ -19,8 +20,10 @@ import (
 type journal struct {
 	path string
 	db   *sql.DB
-	// committed is called after every durable change; tests look at the disk
-	// there.
+	// changing keeps changes apart.
+	changing sync.Mutex
+	// committed is called after every durable change, while no other can
+	// begin; tests look at the disk there.
 	committed func()
 }
 
@@ -154,6 +157,8 @@ func holdAll(tx *sql.Tx, sink int64) error {
 
 // change runs fn in a transaction that is durable when it returns nil.
 func (j *journal) change(ctx context.Context, fn func(*sql.Tx) error) error {
+	j.changing.Lock()
+	defer j.changing.Unlock()
 	tx, err := j.db.BeginTx(context.WithoutCancel(ctx), nil)
 	if err != nil {
 		return fmt.Errorf("begin in %s: %w", j.path, err)

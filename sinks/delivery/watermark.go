@@ -17,6 +17,8 @@ type certifier struct {
 	// rescan is set when the spool may hold watermarks that the journal does
 	// not know of.
 	rescan bool
+	// newest is the last watermark spooled since the start.
+	newest uint64
 }
 
 // marksAtOnce bounds the watermarks that are made in memory together; they
@@ -68,6 +70,7 @@ func (e *Engine) certifySome(ctx context.Context, o *outlet, all bool) (int, err
 			return 0, fmt.Errorf("spool watermark of %v epoch %d for sink %s: %w", a.stream, a.epoch, o.sink.Name(), err)
 		}
 		a.spooled(seq)
+		e.certifier.newest = seq
 	}
 	// A crash, or a failure, from here on leaves marks that the journal does
 	// not know: findMarks tells it.
@@ -88,6 +91,13 @@ func storeAll(tx *sql.Tx, sink int64, accounts []*account) error {
 		}
 	}
 	return nil
+}
+
+// newestMark is the entry of the last watermark spooled since the start.
+func (e *Engine) newestMark() uint64 {
+	e.certifier.mu.Lock()
+	defer e.certifier.mu.Unlock()
+	return e.certifier.newest
 }
 
 func (e *Engine) spoolMark(a *account, sink string) (uint64, error) {
