@@ -1,71 +1,186 @@
 package diffpage
 
 import (
-	"errors"
+	"fmt"
 
 	"celldexport/diffpage/schema"
 	"celldexport/diffpage/shadow"
 )
 
-var errStub = errors.New("not there yet")
-
 // Base is the state of one database at its last accepted unit: its pages, the
-// table every page belongs to, and its schema.
-type Base struct{}
+// table every page belongs to (8 bytes per page), and its schema. It is not
+// safe for concurrent use.
+type Base struct {
+	shadow  *shadow.Shadow
+	owners  ownerMap
+	slots   *slots
+	schema  *schema.Schema
+	usable  int
+	schemas *schema.Cache
+	memory  int64
+	version uint64 // counts accepted changes
+}
 
 // Option changes how a Base works.
 type Option func(*Base)
 
-// NewBase takes over the state the shadow holds; an empty one is allowed.
-func NewBase(sh *shadow.Shadow, opts ...Option) (*Base, error) { return nil, errStub }
+// WithSchemas shares what was read of schemas among many bases.
+func WithSchemas(c *schema.Cache) Option { return func(b *Base) { b.schemas = c } }
 
-// OpenBase is NewBase with an owner map that MarshalOwners gave out under the
-// same tag.
-func OpenBase(sh *shadow.Shadow, tag string, owners []byte, opts ...Option) (*Base, error) {
-	return nil, errStub
+// WithMemory bounds what one diff holds in memory beyond the unit's own page
+// images and a few bytes per touched page: old pages it would otherwise read
+// twice, and the keys of a WITHOUT ROWID join. In bytes; 4 MiB when not given.
+func WithMemory(n int64) Option { return func(b *Base) { b.memory = n } }
+
+// NewBase takes over the state the shadow holds, staged units included; an
+// empty one is allowed. It reads every page of every table once to learn whose
+// it is. The shadow must not be changed by others while the base is in use,
+// except for Flush and Sync.
+func NewBase(sh *shadow.Shadow, opts ...Option) (*Base, error) {
+	b := newBase(sh, opts)
+	b.slots = newSlots()
+	b.schema = schema.New(schema.UTF8)
+	d := b.differ(b.view())
+	d.old = view{pageSize: d.new.pageSize, usable: d.new.usable, enc: d.new.enc}
+	d.reset = true
+	if err := d.new.header(); err != nil {
+		return nil, fmt.Errorf("map the pages of a database: %w", err)
+	}
+	after, err := d.run(nil, b)
+	if err != nil {
+		return nil, fmt.Errorf("map the pages of a database: %w", err)
+	}
+	b.adopt(d, after)
+	return b, nil
 }
 
-// MarshalOwners is the owner map in a form to be kept beside the shadow.
-func (b *Base) MarshalOwners(tag string) ([]byte, error) { return nil, errStub }
+func newBase(sh *shadow.Shadow, opts []Option) *Base {
+	b := &Base{shadow: sh, memory: 4 << 20}
+	for _, o := range opts {
+		o(b)
+	}
+	if b.schemas == nil {
+		b.schemas = new(schema.Cache)
+	}
+	return b
+}
+
+// view is the present state.
+func (b *Base) view() view {
+	v := view{pageSize: b.shadow.PageSize(), commit: b.shadow.Commit(), usable: b.usable, sh: b.shadow}
+	if b.schema != nil {
+		v.enc = b.schema.Encoding
+	}
+	return v
+}
 
 // Schema is the schema of the present state.
-func (b *Base) Schema() *schema.Schema { return nil }
+func (b *Base) Schema() *schema.Schema { return b.schema }
 
-// Scan shows every row of the table in the present state as Insert.
-func (b *Base) Scan(name string, v Visitor) error { return errStub }
+// Scan shows every row of the table in the present state as Insert, in the
+// order of the tree: ascending rowids, or the order of the primary key.
+func (b *Base) Scan(name string, visit Visitor) error {
+	t := b.schema.ByName(name)
+	if t == nil {
+		return fmt.Errorf("scan table %q: %w", name, ErrNoTable)
+	}
+	v := b.view()
+	return scan(&v, t, b.slots.of(name), Insert, visit)
+}
 
-// Diff compares the present state with the one after a unit.
-func (b *Base) Diff(images *shadow.Images, commit uint32) (*Change, error) { return nil, errStub }
+// Diff compares the present state with the one that the images and a length
+// of commit pages make of it. Images equal to the page they replace are
+// dropped from the set. On success the images belong to the Change; on an
+// error they stay with the caller and the base is as it was.
+func (b *Base) Diff(images *shadow.Images, commit uint32) (*Change, error) {
+	d := b.differ(view{pageSize: images.PageSize(), commit: commit, sh: b.shadow, images: images})
+	d.old = b.view()
+	if d.old.commit == 0 {
+		d.old.pageSize = images.PageSize()
+	}
+	after, err := b.diff(d, images)
+	if err != nil {
+		return nil, fmt.Errorf("diff a unit of %d pages against %d: %w", commit, d.old.commit, err)
+	}
+	return newChange(b, d, images, after), nil
+}
 
-// Change is what one unit changed.
-type Change struct{}
+func (b *Base) diff(d *differ, images *shadow.Images) (*schema.Schema, error) {
+	if err := d.compare(images, b.memory); err != nil {
+		return nil, err
+	}
+	d.new.usable, d.new.enc = d.old.usable, d.old.enc
+	if d.new.commit == 0 || images.Has(1) {
+		if err := d.new.header(); err != nil {
+			return nil, err
+		}
+		if d.new.usable != d.old.usable || d.new.enc != d.old.enc {
+			d.reset = true
+		}
+	}
+	return d.run(images, b)
+}
 
-// Before is the schema before the unit.
-func (c *Change) Before() *schema.Schema { return nil }
+func (b *Base) differ(after view) *differ {
+	return &differ{new: after, owners: b.owners, before: b.slots, after: b.slots, tables: make(map[uint32]*tableDiff)}
+}
 
-// After is the schema after the unit.
-func (c *Change) After() *schema.Schema { return nil }
+// run is the diff once it is known which pages changed: first sqlite_schema,
+// then, by the schema it leads to, every table that is concerned.
+func (d *differ) run(images *shadow.Images, b *Base) (*schema.Schema, error) {
+	d.distribute(images)
+	after := b.schema
+	if root := (tree{root: min(d.new.commit, 1)}); d.tables[schemaSlot] != nil || root != d.before.trees[schemaSlot] {
+		d.after = d.before.clone()
+		d.after.trees[schemaSlot] = root
+		if err := d.table(d.tableOf(schemaSlot)); err != nil {
+			return nil, err
+		}
+		entries, err := catalog(&d.new)
+		if err != nil {
+			return nil, err
+		}
+		if after, err = b.schemas.Load(d.new.enc, entries); err != nil {
+			return nil, fmt.Errorf("%w: %w", err, ErrCorrupt)
+		}
+		if err := d.pair(after); err != nil {
+			return nil, err
+		}
+	}
+	for i := 0; i < len(d.order); i++ {
+		if t := d.order[i]; t.slot != schemaSlot {
+			if err := d.table(t); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return after, d.check()
+}
 
-// Commit is the number of pages after the unit.
-func (c *Change) Commit() uint32 { return 0 }
+// adopt moves the map to the new state.
+func (b *Base) adopt(d *differ, after *schema.Schema) {
+	if d.reset {
+		b.owners = make(ownerMap, int(d.new.commit)+1)
+	}
+	b.owners = b.owners.resize(d.new.commit)
+	forget := func(pgno uint32) {
+		if int(pgno) < len(b.owners) {
+			b.owners[pgno] = 0
+		}
+	}
+	d.changed.each(forget)
+	d.released.each(forget)
+	for _, c := range d.claims {
+		b.owners[c.pgno] = c.own
+	}
+	b.slots, b.schema, b.usable = d.after, after, d.new.usable
+	b.version++
+}
 
-// NumPages is the number of pages the unit really changed.
-func (c *Change) NumPages() int { return 0 }
-
-// Pages shows the pages the unit really changed, ascending.
-func (c *Change) Pages(visit func(pgno uint32, data []byte) error) error { return errStub }
-
-// Touched reports whether the unit may have changed rows of the table.
-func (c *Change) Touched(name string) bool { return false }
-
-// Rows shows the net row changes of the table of that name.
-func (c *Change) Rows(name string, v Visitor) error { return errStub }
-
-// Scan shows every row of the table after the unit as Insert.
-func (c *Change) Scan(name string, v Visitor) error { return errStub }
-
-// Accept moves the base to the state after the unit.
-func (c *Change) Accept() error { return errStub }
-
-// Close gives up the change; the images too unless it was accepted.
-func (c *Change) Close() error { return nil }
+// of is the tree of the table stored under the name.
+func (s *slots) of(name string) tree {
+	if slot, ok := s.byName[name]; ok {
+		return s.trees[slot]
+	}
+	return tree{}
+}

@@ -135,6 +135,15 @@ func (m *Images) Has(pgno uint32) bool {
 	return ok
 }
 
+// After is the index of the first page above pgno; Len when there is none.
+func (m *Images) After(pgno uint32) int {
+	i, ok := m.search(pgno)
+	if ok {
+		i++
+	}
+	return i
+}
+
 // Keep drops every page the function refuses; their room is not reused.
 func (m *Images) Keep(want func(pgno uint32) bool) {
 	m.index = slices.DeleteFunc(m.index, func(e image) bool { return !want(e.pgno) })

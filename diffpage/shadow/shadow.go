@@ -129,6 +129,14 @@ func (s *Shadow) top() extent {
 	return s.base
 }
 
+// under is the shape below the i-th layer.
+func (s *Shadow) under(i int) extent {
+	if i == 0 {
+		return s.base
+	}
+	return s.layers[i-1].after
+}
+
 // Page is the content of a page, staged units included. It is read into buf,
 // grown when too small, or is memory of a staged unit; either way it must not
 // be written to and is valid until buf is used again or the shadow changes.
@@ -137,9 +145,12 @@ func (s *Shadow) Page(pgno uint32, buf []byte) ([]byte, error) {
 	if pgno == 0 || pgno > t.commit || pgno == LockPage(t.pageSize) {
 		return nil, fmt.Errorf("read page %d of shadow %s (%d pages): %w", pgno, s.name, t.commit, ErrMissing)
 	}
-	for _, l := range slices.Backward(s.layers) {
+	for i, l := range slices.Backward(s.layers) {
 		if data, ok, err := l.images.Find(pgno, buf); ok || err != nil {
 			return data, err
+		}
+		if below := s.under(i); pgno > below.commit || below.pageSize != t.pageSize {
+			return nil, fmt.Errorf("read page %d of shadow %s: the unit that added it has no image of it: %w", pgno, s.name, ErrMissing)
 		}
 	}
 	size := int(t.pageSize)

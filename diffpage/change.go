@@ -1,0 +1,236 @@
+package diffpage
+
+import (
+	"fmt"
+
+	"celldexport/diffpage/btree"
+	"celldexport/diffpage/schema"
+	"celldexport/diffpage/shadow"
+)
+
+// Change is what one unit changed, ready to be shown table by table as often
+// as wanted until it is accepted or closed.
+type Change struct {
+	base    *Base
+	d       *differ
+	images  *shadow.Images
+	before  *schema.Schema
+	after   *schema.Schema
+	version uint64
+	done    bool
+}
+
+func newChange(b *Base, d *differ, images *shadow.Images, after *schema.Schema) *Change {
+	return &Change{base: b, d: d, images: images, before: b.schema, after: after, version: b.version}
+}
+
+// Before is the schema before the unit.
+func (c *Change) Before() *schema.Schema { return c.before }
+
+// After is the schema after the unit.
+func (c *Change) After() *schema.Schema { return c.after }
+
+// Commit is the number of pages of the database after the unit.
+func (c *Change) Commit() uint32 { return c.d.new.commit }
+
+// PageSize is the page size in bytes after the unit.
+func (c *Change) PageSize() uint32 { return c.d.new.pageSize }
+
+// NumPages is the number of pages the unit really changed.
+func (c *Change) NumPages() int { return c.images.Len() }
+
+// Pages shows the pages the unit really changed, ascending: together with
+// Commit all that is needed to repeat it. The data is on loan. An error of
+// visit ends the walk and is returned.
+func (c *Change) Pages(visit func(pgno uint32, data []byte) error) error {
+	if err := c.usable(); err != nil {
+		return err
+	}
+	var buf []byte
+	for i := range c.images.Len() {
+		data, err := c.images.Page(i, buf)
+		if err != nil {
+			return err
+		}
+		if err := visit(c.images.Pgno(i), data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Change) usable() error {
+	if c.done || c.version != c.base.version {
+		return fmt.Errorf("use a change that was accepted, closed or overtaken: %w", ErrStale)
+	}
+	return nil
+}
+
+// table is the diff of the table of this name, nil when nothing of it is
+// concerned.
+func (c *Change) table(name string) *tableDiff {
+	for _, s := range []*slots{c.d.after, c.d.before} {
+		if slot, ok := s.byName[name]; ok {
+			return c.d.tables[slot]
+		}
+	}
+	return nil
+}
+
+// Touched reports whether rows of the table of this name may have changed:
+// pages with rows or their overflow pages did, or the table is on one side
+// only, or its tree moved. When it is false, Rows shows nothing.
+func (c *Change) Touched(name string) bool {
+	t := c.table(name)
+	return t != nil && (!t.stays || len(t.oldSide) > 0 || len(t.newSide) > 0)
+}
+
+// Rows shows the net changes of the table of this name between both states.
+// Rows of a rowid table come in ascending order of rowid. Those of a WITHOUT
+// ROWID table come in no particular order, but every Delete before anything
+// else as long as the join fits into memory. A table that exists on one side
+// only is all Insert or all Delete, and so is one whose key is another on
+// either side, first Delete, then Insert.
+//
+// ErrNoTable is wrapped when neither side has the name, ErrUnreadable when
+// the columns of a side are not known.
+func (c *Change) Rows(name string, visit Visitor) error {
+	if err := c.usable(); err != nil {
+		return err
+	}
+	was, is := c.before.ByName(name), c.after.ByName(name)
+	if was == nil && is == nil {
+		return fmt.Errorf("show changes of table %q: %w", name, ErrNoTable)
+	}
+	t := c.table(name)
+	if !c.Touched(name) {
+		return nil
+	}
+	for _, side := range []*schema.Table{was, is} {
+		if side != nil && side.Root != 0 {
+			if err := readable(side); err != nil {
+				return err
+			}
+		}
+	}
+	hasOld, hasNew := was != nil && was.Root != 0, is != nil && is.Root != 0
+	switch {
+	case !hasOld && !hasNew:
+		return nil
+	case !hasOld:
+		return scan(&c.d.new, is, t.new, Insert, visit)
+	case !hasNew:
+		return scan(&c.d.old, was, t.old, Delete, visit)
+	case !joinable(was, is):
+		if err := scan(&c.d.old, was, t.old, Delete, visit); err != nil {
+			return err
+		}
+		return scan(&c.d.new, is, t.new, Insert, visit)
+	}
+	j := newJoin(c.d, t, was, is, visit)
+	if was.WithoutRowid {
+		return j.byKey(c.base.memory)
+	}
+	return j.byRowid()
+}
+
+// joinable reports whether rows of both sides can be told to be the same: by
+// rowid, or by a primary key of the same columns.
+func joinable(was, is *schema.Table) bool {
+	if was.WithoutRowid != is.WithoutRowid || was.KeyFields != is.KeyFields {
+		return false
+	}
+	for i := range was.KeyFields {
+		if was.Columns[was.Stored[i]].Name != is.Columns[is.Stored[i]].Name {
+			return false
+		}
+	}
+	return true
+}
+
+// Scan shows every row of the table after the unit as Insert, in the order of
+// the tree.
+func (c *Change) Scan(name string, visit Visitor) error {
+	if err := c.usable(); err != nil {
+		return err
+	}
+	t := c.after.ByName(name)
+	if t == nil {
+		return fmt.Errorf("scan table %q: %w", name, ErrNoTable)
+	}
+	return scan(&c.d.new, t, c.d.after.of(name), Insert, visit)
+}
+
+// Accept makes the state after the unit the base's own: the pages are staged
+// in the shadow, which owns the images from now on. The change cannot be used
+// any more.
+func (c *Change) Accept() error {
+	if err := c.usable(); err != nil {
+		return err
+	}
+	c.done = true
+	if c.images.Len() > 0 || c.d.new.commit != c.base.shadow.Commit() || c.d.new.pageSize != c.base.shadow.PageSize() {
+		c.base.shadow.Stage(c.images, c.d.new.commit)
+	} else if err := c.images.Close(); err != nil {
+		return err
+	}
+	c.base.adopt(c.d, c.after)
+	return nil
+}
+
+// Close gives the change up and closes the images, unless it was accepted. It
+// may be called in any case and more than once.
+func (c *Change) Close() error {
+	if c.done {
+		return nil
+	}
+	c.done = true
+	return c.images.Close()
+}
+
+// join shows the differences of the rows on the two sides of a table.
+type join struct {
+	d        *differ
+	t        *tableDiff
+	old, new *cursor
+	cmp      *comparer
+	visit    Visitor
+}
+
+func newJoin(d *differ, t *tableDiff, was, is *schema.Table, visit Visitor) *join {
+	j := &join{d: d, t: t, visit: visit}
+	j.old = newCursor(&d.old, was, t.oldSide)
+	j.new = newCursor(&d.new, is, t.newSide)
+	j.cmp = newComparer(&j.old.row, &j.new.row)
+	return j
+}
+
+// unchanged tells without decoding that two cells of one key are the same
+// row: equal bytes, and overflow pages that did not change.
+func (j *join) unchanged(a, b *btree.Cell) bool {
+	return j.cmp.alike && a.Same(b) && (a.Overflow == 0 || !j.d.isDirty(j.t, a.Overflow))
+}
+
+// pair shows two rows of one key if they differ.
+func (j *join) pair() error {
+	if j.unchanged(&j.old.cell, &j.new.cell) {
+		return nil
+	}
+	j.old.take()
+	j.new.take()
+	differ, err := j.cmp.differ()
+	if err != nil || !differ {
+		return err
+	}
+	return j.visit(Update, &j.old.row, &j.new.row)
+}
+
+func (j *join) deleted() error {
+	j.old.take()
+	return j.visit(Delete, &j.old.row, nil)
+}
+
+func (j *join) inserted() error {
+	j.new.take()
+	return j.visit(Insert, nil, &j.new.row)
+}

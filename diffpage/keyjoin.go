@@ -1,0 +1,269 @@
+package diffpage
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"hash/maphash"
+	"math"
+	"slices"
+)
+
+// rowRef is a row of a WITHOUT ROWID table, found by the hash of its key.
+type rowRef struct {
+	hash uint64
+	pgno uint32
+	cell uint16
+	used bool  // old side: a row of the new side has the key
+	mate int32 // new side: index of the old row, -1 for none
+}
+
+const rowRefSize = 24
+
+// byKey joins the two sides of a WITHOUT ROWID table. Their order depends on
+// collations that only the writer may have, so rows meet by the hash of their
+// key. When the references of all rows do not fit the memory, the join is
+// done in several rounds over the same pages, each for one share of the
+// hashes.
+func (j *join) byKey(memory int64) error {
+	oldSide, newSide, err := j.strip()
+	if err != nil {
+		return err
+	}
+	rows := 0
+	for _, s := range [][]span{oldSide, newSide} {
+		for _, e := range s {
+			rows += int(e.hi - e.lo)
+		}
+	}
+	rounds := uint64(1 + int64(rows)*rowRefSize/max(memory, 1<<16))
+	seed := maphash.MakeSeed()
+	for round := range rounds {
+		mine := func(hash uint64) bool { return hash%rounds == round }
+		old, err := j.old.refs(oldSide, seed, mine)
+		if err != nil {
+			return err
+		}
+		new, err := j.new.refs(newSide, seed, mine)
+		if err != nil {
+			return err
+		}
+		if err := j.match(old, new); err != nil {
+			return err
+		}
+		if err := j.show(old, new); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// strip leaves out the rows at either end of a page that are the same on both
+// sides of the same page number, which are nearly all of them when few rows
+// of a page changed.
+func (j *join) strip() (oldSide, newSide []span, err error) {
+	oldSide, newSide = slices.Clone(j.t.oldSide), slices.Clone(j.t.newSide)
+	byPage := func(a, b span) int { return cmp.Or(cmp.Compare(a.pgno, b.pgno), cmp.Compare(a.lo, b.lo)) }
+	slices.SortFunc(oldSide, byPage)
+	slices.SortFunc(newSide, byPage)
+	for i, k := 0, 0; i < len(oldSide) && k < len(newSide); {
+		o, n := &oldSide[i], &newSide[k]
+		switch {
+		case o.pgno < n.pgno:
+			i++
+			continue
+		case o.pgno > n.pgno:
+			k++
+			continue
+		}
+		if err := j.stripPage(o, n); err != nil {
+			return nil, nil, err
+		}
+		i++
+		k++
+	}
+	return oldSide, newSide, nil
+}
+
+func (j *join) stripPage(o, n *span) error {
+	same := func(a, b uint16) (bool, error) {
+		if err := j.old.seek(o.pgno, a); err != nil {
+			return false, err
+		}
+		if err := j.new.seek(n.pgno, b); err != nil {
+			return false, err
+		}
+		return j.unchanged(&j.old.cell, &j.new.cell), nil
+	}
+	for o.lo < o.hi && n.lo < n.hi {
+		if ok, err := same(o.lo, n.lo); err != nil || !ok {
+			if err != nil {
+				return err
+			}
+			break
+		}
+		o.lo++
+		n.lo++
+	}
+	for o.lo < o.hi && n.lo < n.hi {
+		if ok, err := same(o.hi-1, n.hi-1); err != nil || !ok {
+			if err != nil {
+				return err
+			}
+			break
+		}
+		o.hi--
+		n.hi--
+	}
+	return nil
+}
+
+// seek moves to a cell of a page.
+func (c *cursor) seek(pgno uint32, cell uint16) error {
+	if err := c.load(pgno); err != nil {
+		return err
+	}
+	return blame(c.name, pgno, c.page.Cell(int(cell), &c.cell))
+}
+
+// refs hashes the keys of a side and keeps those that are asked for.
+func (c *cursor) refs(side []span, seed maphash.Seed, mine func(uint64) bool) ([]rowRef, error) {
+	var refs []rowRef
+	var key []byte
+	for _, s := range side {
+		for i := s.lo; i < s.hi; i++ {
+			if err := c.seek(s.pgno, i); err != nil {
+				return nil, err
+			}
+			c.take()
+			var err error
+			if key, err = c.row.appendKey(key[:0]); err != nil {
+				return nil, err
+			}
+			if hash := maphash.Bytes(seed, key); mine(hash) {
+				refs = append(refs, rowRef{hash: hash, pgno: s.pgno, cell: i, mate: -1})
+			}
+		}
+	}
+	slices.SortFunc(refs, func(a, b rowRef) int {
+		return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.pgno, b.pgno), cmp.Compare(a.cell, b.cell))
+	})
+	return refs, nil
+}
+
+// match finds the old row for every new one. Equal hashes are only a guess:
+// keys are compared.
+func (j *join) match(old, new []rowRef) error {
+	first := 0
+	for i := range new {
+		for first < len(old) && old[first].hash < new[i].hash {
+			first++
+		}
+		for k := first; k < len(old) && old[k].hash == new[i].hash; k++ {
+			if old[k].used {
+				continue
+			}
+			same, err := j.sameKey(&old[k], &new[i])
+			if err != nil {
+				return err
+			}
+			if same {
+				old[k].used, new[i].mate = true, int32(k)
+				break
+			}
+		}
+	}
+	return nil
+}
+
+func (j *join) sameKey(o, n *rowRef) (bool, error) {
+	if err := j.old.seek(o.pgno, o.cell); err != nil {
+		return false, err
+	}
+	if err := j.new.seek(n.pgno, n.cell); err != nil {
+		return false, err
+	}
+	if j.unchanged(&j.old.cell, &j.new.cell) {
+		return true, nil
+	}
+	j.old.take()
+	j.new.take()
+	var err error
+	if j.cmp.old, err = j.old.row.appendKey(j.cmp.old[:0]); err != nil {
+		return false, err
+	}
+	if j.cmp.new, err = j.new.row.appendKey(j.cmp.new[:0]); err != nil {
+		return false, err
+	}
+	return bytes.Equal(j.cmp.old, j.cmp.new), nil
+}
+
+// show visits the rows without a mate, the old ones first, and the pairs that
+// differ. Pages are read in ascending order as far as possible.
+func (j *join) show(old, new []rowRef) error {
+	byPlace := func(a, b rowRef) int { return cmp.Or(cmp.Compare(a.pgno, b.pgno), cmp.Compare(a.cell, b.cell)) }
+	var gone []rowRef
+	for _, o := range old {
+		if !o.used {
+			gone = append(gone, o)
+		}
+	}
+	slices.SortFunc(gone, byPlace)
+	for _, o := range gone {
+		if err := j.old.seek(o.pgno, o.cell); err != nil {
+			return err
+		}
+		if err := j.deleted(); err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(new, byPlace)
+	for _, n := range new {
+		if err := j.new.seek(n.pgno, n.cell); err != nil {
+			return err
+		}
+		if n.mate < 0 {
+			if err := j.inserted(); err != nil {
+				return err
+			}
+			continue
+		}
+		o := old[n.mate]
+		if err := j.old.seek(o.pgno, o.cell); err != nil {
+			return err
+		}
+		if err := j.pair(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// appendKey appends the primary key of a WITHOUT ROWID row in a form in which
+// two keys are equal exactly when SQLite takes them for the same value, apart
+// from collations: 1 and 1.0 are.
+func (r *row) appendKey(dst []byte) ([]byte, error) {
+	if err := r.decode(); err != nil {
+		return dst, err
+	}
+	if len(r.fields) < r.table.KeyFields {
+		return dst, corrupt(r.table.Name, r.pgno, "a row has %d of the %d fields of its key", len(r.fields), r.table.KeyFields)
+	}
+	for i := range r.table.KeyFields {
+		v := value(r.fields[i], r.table.Columns[r.table.Stored[i]].Affinity)
+		if v.Class == Real && v.Real >= -1<<63 && v.Real < 1<<63 && v.Real == math.Trunc(v.Real) {
+			v = Cell{Class: Integer, Int: int64(v.Real)}
+		}
+		dst = append(dst, byte(v.Class))
+		switch v.Class {
+		case Integer:
+			dst = binary.BigEndian.AppendUint64(dst, uint64(v.Int))
+		case Real:
+			dst = binary.BigEndian.AppendUint64(dst, math.Float64bits(v.Real))
+		case Text, Blob:
+			dst = binary.AppendUvarint(dst, uint64(len(v.Bytes)))
+			dst = append(dst, v.Bytes...)
+		}
+	}
+	return dst, nil
+}

@@ -1,0 +1,437 @@
+package diffpage
+
+import (
+	"encoding/hex"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"testing"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+
+	"celldexport/diffpage/schema"
+	"celldexport/diffpage/shadow"
+)
+
+// source is a database that is written to by SQL, the way a cell is.
+type source struct {
+	t    testing.TB
+	conn *sqlite.Conn
+	path string
+	last []byte // the file as of the last unit
+}
+
+func newSource(t testing.TB, pragmas ...string) *source {
+	t.Helper()
+	s := &source{t: t, path: filepath.Join(t.TempDir(), "source.db")}
+	conn, err := sqlite.OpenConn(s.path, sqlite.OpenReadWrite|sqlite.OpenCreate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.conn = conn
+	t.Cleanup(func() {
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s.exec(pragmas...)
+	s.exec("PRAGMA journal_mode=WAL", "PRAGMA synchronous=OFF", "PRAGMA wal_autocheckpoint=0")
+	return s
+}
+
+func (s *source) exec(sql ...string) {
+	s.t.Helper()
+	for _, q := range sql {
+		if err := sqlitex.ExecuteScript(s.conn, q, nil); err != nil {
+			// ExecuteScript wraps in a savepoint, which VACUUM and pragmas dislike.
+			if err := sqlitex.ExecuteTransient(s.conn, q, nil); err != nil {
+				s.t.Fatalf("%s: %v", q, err)
+			}
+		}
+	}
+}
+
+// try runs a statement that may fail, as a random one does.
+func (s *source) try(q string) bool { return sqlitex.ExecuteTransient(s.conn, q, nil) == nil }
+
+// unit is what the database file became since the last unit: the pages that
+// differ, and the number of pages.
+func (s *source) unit() (*shadow.Images, uint32) {
+	s.t.Helper()
+	s.exec("PRAGMA wal_checkpoint(TRUNCATE)")
+	file, err := os.ReadFile(s.path)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	images, commit := unitOf(s.t, s.last, file)
+	s.last = file
+	return images, commit
+}
+
+func pageSizeOf(file []byte) int {
+	if len(file) < 100 {
+		return 512
+	}
+	if n := int(file[16])<<8 | int(file[17]); n > 1 {
+		return n
+	}
+	return 65536
+}
+
+func unitOf(t testing.TB, was, is []byte) (*shadow.Images, uint32) {
+	t.Helper()
+	size := pageSizeOf(is)
+	if pageSizeOf(was) != size {
+		was = nil
+	}
+	images := shadow.NewImages(uint32(size), int64(size)*20, t.TempDir())
+	for at := 0; at < len(is); at += size {
+		page := is[at : at+size]
+		if at < len(was) && string(was[at:at+size]) == string(page) {
+			continue
+		}
+		if err := images.Add(uint32(at/size+1), page); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return images, uint32(len(is) / size)
+}
+
+// tableDump maps the key of every row to its values.
+type tableDump map[string]string
+
+// dump reads all tables through SQLite.
+func (s *source) dump(sc *schema.Schema) map[string]tableDump {
+	s.t.Helper()
+	out := make(map[string]tableDump)
+	for _, t := range sc.Tables {
+		if t.Kind == schema.Ordinary || t.Kind == schema.Shadow {
+			out[t.Name] = s.dumpTable(t)
+		}
+	}
+	return out
+}
+
+func quoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+
+func (s *source) dumpTable(t *schema.Table) tableDump {
+	s.t.Helper()
+	if t.Unreadable != "" {
+		s.t.Fatalf("table %s is unreadable: %s", t.Name, t.Unreadable)
+	}
+	var cols []string
+	if !t.WithoutRowid {
+		cols = append(cols, rowidName(t))
+	} else {
+		cols = append(cols, "NULL")
+	}
+	for _, c := range t.Columns {
+		if c.Hidden == 2 {
+			cols = append(cols, "NULL", "NULL")
+			continue
+		}
+		cols = append(cols, quoteName(c.Name), "CAST("+quoteName(c.Name)+" AS BLOB)")
+	}
+	out := make(tableDump)
+	err := sqlitex.ExecuteTransient(s.conn, "SELECT "+strings.Join(cols, ",")+" FROM "+quoteName(t.Name), &sqlitex.ExecOptions{
+		ResultFunc: func(st *sqlite.Stmt) error {
+			var vals []string
+			for i := range t.Columns {
+				vals = append(vals, columnText(st, 1+2*i))
+			}
+			key := fmt.Sprint(st.ColumnInt64(0))
+			if t.WithoutRowid {
+				key = keyOf(t, vals)
+			}
+			if _, ok := out[key]; ok {
+				s.t.Fatalf("table %s has key %s twice", t.Name, key)
+			}
+			out[key] = strings.Join(vals, "|")
+			return nil
+		}})
+	if err != nil {
+		s.t.Fatalf("dump %s: %v", t.Name, err)
+	}
+	return out
+}
+
+func rowidName(t *schema.Table) string {
+next:
+	for _, name := range []string{"rowid", "_rowid_", "oid"} {
+		for _, c := range t.Columns {
+			if strings.EqualFold(c.Name, name) {
+				continue next
+			}
+		}
+		return name
+	}
+	return "NULL"
+}
+
+func keyOf(t *schema.Table, vals []string) string {
+	var key []string
+	for _, i := range t.Key {
+		key = append(key, vals[i])
+	}
+	return strings.Join(key, "/")
+}
+
+func columnText(st *sqlite.Stmt, i int) string {
+	switch st.ColumnType(i) {
+	case sqlite.TypeInteger:
+		return fmt.Sprintf("i%d", st.ColumnInt64(i))
+	case sqlite.TypeFloat:
+		return fmt.Sprintf("r%016x", math.Float64bits(st.ColumnFloat(i)))
+	case sqlite.TypeText, sqlite.TypeBlob:
+		b := make([]byte, st.ColumnLen(i+1))
+		st.ColumnBytes(i+1, b)
+		if st.ColumnType(i) == sqlite.TypeText {
+			return "t" + hex.EncodeToString(b)
+		}
+		return "b" + hex.EncodeToString(b)
+	}
+	return "n"
+}
+
+// rowText is a row in the form of a dump.
+func rowText(t *schema.Table, r Row) (key, vals string, err error) {
+	var all []string
+	for i := range t.Columns {
+		c, err := r.Cell(i)
+		if err != nil {
+			return "", "", err
+		}
+		switch c.Class {
+		case Null:
+			all = append(all, "n")
+		case Integer:
+			all = append(all, fmt.Sprintf("i%d", c.Int))
+		case Real:
+			all = append(all, fmt.Sprintf("r%016x", math.Float64bits(c.Real)))
+		case Text:
+			all = append(all, "t"+hex.EncodeToString(c.Bytes))
+		case Blob:
+			all = append(all, "b"+hex.EncodeToString(c.Bytes))
+		}
+	}
+	key = fmt.Sprint(r.Rowid())
+	if t.WithoutRowid {
+		key = keyOf(t, all)
+	}
+	return key, strings.Join(all, "|"), nil
+}
+
+// follower is a base that follows a source and checks every unit against it.
+type follower struct {
+	t      testing.TB
+	src    *source
+	sh     *shadow.Shadow
+	base   *Base
+	dumps  map[string]tableDump
+	events int
+	cache  *schema.Cache
+}
+
+func newFollower(t testing.TB, src *source) *follower {
+	t.Helper()
+	sh, err := shadow.Create(filepath.Join(t.TempDir(), "shadow.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := sh.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	f := &follower{t: t, src: src, sh: sh, cache: new(schema.Cache)}
+	if f.base, err = NewBase(sh, WithSchemas(f.cache)); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// event is one row change in text form.
+type event struct {
+	op                 Op
+	key, before, after string
+}
+
+func (e event) String() string {
+	return fmt.Sprintf("%c %s [%s] [%s]", "IUD"[e.op], e.key, e.before, e.after)
+}
+
+// rows collects the row changes of a table.
+func rows(t testing.TB, c *Change, name string) []event {
+	t.Helper()
+	var out []event
+	was, is := c.Before().ByName(name), c.After().ByName(name)
+	last := int64(math.MinInt64)
+	err := c.Rows(name, func(op Op, before, after Row) error {
+		e := event{op: op}
+		var err error
+		var rowid int64
+		if before != nil {
+			rowid = before.Rowid()
+			if e.key, e.before, err = rowText(was, before); err != nil {
+				return err
+			}
+		}
+		if after != nil {
+			rowid = after.Rowid()
+			if e.key, e.after, err = rowText(is, after); err != nil {
+				return err
+			}
+		}
+		if was != nil && is != nil && !was.WithoutRowid && !is.WithoutRowid {
+			if len(out) > 0 && rowid <= last {
+				t.Errorf("table %s: rowid %d after %d", name, rowid, last)
+			}
+			last = rowid
+		}
+		out = append(out, e)
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("rows of %s: %v", name, err)
+	}
+	return out
+}
+
+// step diffs the next unit, checks it by all oracles, and accepts it.
+func (f *follower) step() map[string][]event {
+	f.t.Helper()
+	images, commit := f.src.unit()
+	c, err := f.base.Diff(images, commit)
+	if err != nil {
+		f.t.Fatalf("diff: %v", err)
+	}
+	defer c.Close()
+	after := f.src.dump(c.After())
+	events := make(map[string][]event)
+	names := map[string]bool{}
+	for _, sc := range []*schema.Schema{c.Before(), c.After()} {
+		for _, t := range sc.Tables {
+			names[t.Name] = true
+		}
+	}
+	for name := range names {
+		was, is := c.Before().ByName(name), c.After().ByName(name)
+		if got := rows(f.t, c, name); len(got) > 0 {
+			events[name] = got
+			f.events += len(got)
+			if !c.Touched(name) {
+				f.t.Errorf("table %s has changes but was not touched", name)
+			}
+		}
+		if was != nil && is != nil && (was.SQL != is.SQL) {
+			continue // columns of both sides are not comparable row by row
+		}
+		checkEvents(f.t, name, f.dumps[name], after[name], events[name])
+	}
+	if err := c.Accept(); err != nil {
+		f.t.Fatal(err)
+	}
+	f.dumps = after
+	f.check()
+	return events
+}
+
+// check compares the accepted state with the source and a rebuilt owner map.
+func (f *follower) check() {
+	f.t.Helper()
+	for name, want := range f.dumps {
+		got := make(tableDump)
+		t := f.base.Schema().ByName(name)
+		err := f.base.Scan(name, func(op Op, _, after Row) error {
+			key, vals, err := rowText(t, after)
+			got[key] = vals
+			return err
+		})
+		if err != nil {
+			f.t.Fatalf("scan %s: %v", name, err)
+		}
+		checkEvents(f.t, name, want, got, nil)
+	}
+	fresh, err := NewBase(f.sh, WithSchemas(f.cache))
+	if err != nil {
+		f.t.Fatalf("rebuild: %v", err)
+	}
+	if len(fresh.owners) != len(f.base.owners) {
+		f.t.Fatalf("owner map has %d pages, rebuilt %d", len(f.base.owners), len(fresh.owners))
+	}
+	for pgno := range fresh.owners {
+		w, g := fresh.owners[pgno], f.base.owners[pgno]
+		same := w.role() == g.role() && w.parent() == g.parent()
+		if same && w.role() != roleNone {
+			same = fresh.slots.names[w.slot()] == f.base.slots.names[g.slot()]
+		}
+		if !same {
+			f.t.Errorf("page %d: owner %d of %s under %d, rebuilt: %d of %s under %d", pgno,
+				g.role(), f.base.slots.names[g.slot()], g.parent(), w.role(), fresh.slots.names[w.slot()], w.parent())
+		}
+	}
+}
+
+// checkEvents compares the events of a table with the difference of dumps.
+func checkEvents(t testing.TB, name string, was, is tableDump, got []event) {
+	t.Helper()
+	want := make(map[string]event)
+	for key, b := range was {
+		if a, ok := is[key]; !ok {
+			want[key] = event{Delete, key, b, ""}
+		} else if a != b {
+			want[key] = event{Update, key, b, a}
+		}
+	}
+	for key, a := range is {
+		if _, ok := was[key]; !ok {
+			want[key] = event{Insert, key, "", a}
+		}
+	}
+	seen := make(map[string]bool)
+	for _, e := range got {
+		if w, ok := want[e.key]; !ok || w != e || seen[e.key] {
+			t.Errorf("table %s: got %v, want %v (seen: %v)", name, cut(e.String()), cut(w.String()), seen[e.key])
+		}
+		seen[e.key] = true
+	}
+	if len(seen) != len(want) {
+		var missing []string
+		for key, e := range want {
+			if !seen[key] {
+				missing = append(missing, cut(e.String()))
+			}
+		}
+		sort.Strings(missing)
+		t.Errorf("table %s: %d of %d changes missing, first: %s", name, len(missing), len(want), missing[0])
+	}
+}
+
+func cut(s string) string {
+	if len(s) > 200 {
+		return s[:200] + "..."
+	}
+	return s
+}
+
+func TestFirst(t *testing.T) {
+	src := newSource(t, "PRAGMA page_size=1024")
+	f := newFollower(t, src)
+	src.exec("CREATE TABLE t(id INTEGER PRIMARY KEY, a, b)", "CREATE TABLE w(k TEXT PRIMARY KEY, v) WITHOUT ROWID")
+	f.step()
+	src.exec("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<1000) INSERT INTO t SELECT i, 'row '||i, randomblob(i%2000) FROM n")
+	src.exec("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<1000) INSERT INTO w SELECT 'key '||i, randomblob(i%2000) FROM n")
+	f.step()
+	src.exec("UPDATE t SET a='x' WHERE id=500", "DELETE FROM w WHERE k='key 77'")
+	t.Log(len(f.step()["t"]))
+	src.exec("DELETE FROM t")
+	t.Log(len(f.step()["t"]))
+	src.exec("DROP TABLE w")
+	t.Log(len(f.step()["w"]))
+	src.exec("VACUUM")
+	f.step()
+}

@@ -1,0 +1,135 @@
+package diffpage
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"celldexport/diffpage/btree"
+	"celldexport/diffpage/schema"
+	"celldexport/diffpage/shadow"
+)
+
+// view is one state of the database: its shape and a way to its pages.
+type view struct {
+	pageSize uint32
+	commit   uint32
+	usable   int
+	enc      schema.Encoding
+	sh       *shadow.Shadow
+	// images are looked at before the shadow. They are all pages of a unit
+	// that differ, or copies of shadow pages that were read already.
+	images *shadow.Images
+	// whole says that images are the entire state and the shadow none of it.
+	whole bool
+}
+
+// page reads a page into buf or returns memory that must not be written to.
+func (v *view) page(pgno uint32, buf []byte) ([]byte, error) {
+	if pgno == 0 || pgno > v.commit || pgno == shadow.LockPage(v.pageSize) {
+		return nil, corrupt("", pgno, "it is referred to, but the database has no such page")
+	}
+	if v.images != nil {
+		data, ok, err := v.images.Find(pgno, buf)
+		if ok || err != nil {
+			return data, err
+		}
+	}
+	if v.whole {
+		return nil, corrupt("", pgno, "the unit has no image of it")
+	}
+	data, err := v.sh.Page(pgno, buf)
+	if errors.Is(err, shadow.ErrMissing) {
+		return nil, corrupt("", pgno, "the unit that added it has no image of it")
+	}
+	return data, err
+}
+
+// parse reads and parses a b-tree page.
+func (v *view) parse(pgno uint32, p *btree.Page, buf *[]byte) error {
+	data, err := v.page(pgno, *buf)
+	if err != nil {
+		return err
+	}
+	if cap(*buf) < len(data) {
+		*buf = make([]byte, len(data))
+	}
+	return p.Parse(pgno, data, v.usable)
+}
+
+// header takes usable size and encoding from page 1. An empty database has
+// neither.
+func (v *view) header() error {
+	v.usable, v.enc = int(v.pageSize), schema.UTF8
+	if v.commit == 0 {
+		return nil
+	}
+	data, err := v.page(1, nil)
+	if err != nil {
+		return err
+	}
+	h, err := btree.ParseFileHeader(data)
+	if err != nil {
+		return blame("", 1, err)
+	}
+	if h.PageSize != v.pageSize {
+		return corrupt("", 1, "its header names a page size of %d in a database of %d-byte pages", h.PageSize, v.pageSize)
+	}
+	v.usable = h.Usable
+	if h.Encoding != 0 {
+		v.enc = schema.Encoding(h.Encoding)
+	}
+	return nil
+}
+
+// chain shows the pages of an overflow chain in order. The number of pages
+// follows from the length of the row alone, so a chain that runs in circles
+// ends all the same.
+func (v *view) chain(head uint32, pages int, buf *[]byte, visit func(pgno uint32) error) error {
+	pgno := head
+	for i := range pages {
+		if pgno == 0 || pgno > v.commit || pgno == shadow.LockPage(v.pageSize) {
+			return corrupt("", pgno, "an overflow chain of %d pages leads there", pages)
+		}
+		if err := visit(pgno); err != nil {
+			return err
+		}
+		if i == pages-1 {
+			break
+		}
+		data, err := v.page(pgno, *buf)
+		if err != nil {
+			return err
+		}
+		if cap(*buf) < len(data) {
+			*buf = make([]byte, len(data))
+		}
+		pgno = binary.BigEndian.Uint32(data)
+	}
+	return nil
+}
+
+// payload is the whole record of a cell: the cell's own bytes where they are
+// all of it, else put together in buf.
+func (v *view) payload(c *btree.Cell, buf, pageBuf *[]byte) ([]byte, error) {
+	if c.Overflow == 0 {
+		return c.Local, nil
+	}
+	if pages := c.ChainLen(v.usable); uint32(pages) > v.commit {
+		return nil, corrupt("", c.Overflow, "a row of %d bytes does not fit the database", c.Payload)
+	}
+	out := append((*buf)[:0], c.Local...)
+	pgno := c.Overflow
+	for len(out) < c.Payload {
+		data, err := v.page(pgno, *pageBuf)
+		if err != nil {
+			return nil, err
+		}
+		if cap(*pageBuf) < len(data) {
+			*pageBuf = make([]byte, len(data))
+		}
+		pgno = binary.BigEndian.Uint32(data)
+		out = append(out, data[4:4+min(c.Payload-len(out), v.usable-4)]...)
+	}
+	*buf = out
+	return out, nil
+}
