@@ -67,6 +67,7 @@ func (w *writer) rebase(t *tablePlan, enc schema.Encoding, img Image) error {
 	if err := c.all(img); err != nil {
 		return err
 	}
+	w.stats.NullKeys += c.out.n.nullKeys
 	if c.out.bulk != "" {
 		w.stats.Incomplete = append(w.stats.Incomplete, t.TableGeneration)
 		w.because(t, c.out.bulk)
