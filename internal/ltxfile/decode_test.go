@@ -457,10 +457,10 @@ func TestGoldenFiles(t *testing.T) {
 		if diff := cmp.Diff(want, img); diff != "" || info.Checksum != uint64(trailer.FileChecksum) {
 			t.Errorf("txid %d differs from the library: %s", txid, diff)
 		}
-		// Written again, it is another spelling of the same content.
+		// Written again it is the same content, if not the same bytes: the
+		// checksum covers the index, and so how well pages were compressed.
 		again, sum := write(t, info.Header, Frame, info.PostApply, img)
-		if sum == info.Checksum {
-			checkRead(t, again, info, img)
-		}
+		info.Checksum = sum
+		checkRead(t, again, info, img)
 	}
 }
