@@ -43,8 +43,8 @@ type Spool struct {
 	opts Options
 	zip  *zstd.Encoder
 	unz  *zstd.Decoder
-	// buffers are *buffers that readers share.
-	buffers sync.Pool
+	// buffers are *buffers that readers share, scratch *scratch of writers.
+	buffers, scratch sync.Pool
 
 	appendMu  sync.Mutex
 	releaseMu sync.Mutex
@@ -67,6 +67,7 @@ type Spool struct {
 func OpenSpool(dir string, opts Options) (*Spool, error) {
 	s := &Spool{dir: dir, opts: opts.withDefaults(), changed: make(chan struct{})}
 	s.buffers.New = func() any { return new(buffers) }
+	s.scratch.New = func() any { return new(scratch) }
 	if err := s.codecs(); err != nil {
 		return nil, err
 	}

@@ -17,6 +17,8 @@ const (
 	// blockRaw is the size before compression at which a block is closed.
 	blockRaw    = 256 << 10
 	spillPrefix = "spill-"
+	// keptScratch is the most memory that is kept for the next entry.
+	keptScratch = 4 << 20
 )
 
 func randomSalt() uint32 { return rand.Uint32() }
@@ -29,14 +31,19 @@ type Writer struct {
 	sum     summary
 	counter envelope.Counter
 
-	pages, records []byte // open blocks, with room for the block head
-	spare          []byte
-	done           []byte // closed blocks, until they are spilled
+	*scratch
 	spill          File
 	spillName      string
 	spilled        int64
 	err            error
 	ended          bool
+}
+
+// scratch is the memory of a writer, which the next one uses again.
+type scratch struct {
+	pages, records []byte // open blocks, with room for the block head
+	spare          []byte
+	done           []byte // closed blocks, until they are spilled
 }
 
 // Begin starts an entry.
@@ -47,7 +54,7 @@ func (s *Spool) Begin(u Unit) (*Writer, error) {
 	if err := s.Err(); err != nil {
 		return nil, err
 	}
-	return &Writer{s: s, sum: summary{unit: u}}, nil
+	return &Writer{s: s, sum: summary{unit: u}, scratch: s.scratch.Get().(*scratch)}, nil
 }
 
 // Page adds a page image of the unit; data is copied.
@@ -191,9 +198,12 @@ func (w *Writer) abandon(err error) error {
 
 // Abort drops the entry; after Commit it does nothing.
 func (w *Writer) Abort() error {
+	if w.ended {
+		return nil
+	}
 	w.ended = true
 	w.err = errors.New("spool entry was ended already")
-	w.pages, w.records, w.spare, w.done = nil, nil, nil, nil
+	w.recycle()
 	if w.spill == nil {
 		return nil
 	}
@@ -203,6 +213,17 @@ func (w *Writer) Abort() error {
 		return fmt.Errorf("remove temporary file %s: %w", w.spillName, err)
 	}
 	return nil
+}
+
+// recycle gives the memory back, unless an entry out of the ordinary made it
+// large.
+func (w *Writer) recycle() {
+	m := w.scratch
+	w.scratch = nil
+	if cap(m.pages)+cap(m.records)+cap(m.spare)+cap(m.done) <= keptScratch {
+		m.pages, m.records, m.done = m.pages[:0], m.records[:0], m.done[:0]
+		w.s.scratch.Put(m)
+	}
 }
 
 // Commit adds the entry to the spool and returns its number. It is durable
