@@ -58,6 +58,14 @@ func (s *source) exec(sql ...string) {
 // try runs a statement that may fail, as a random one does.
 func (s *source) try(q string) bool { return sqlitex.ExecuteTransient(s.conn, q, nil) == nil }
 
+// query shows the first column of every row as text.
+func (s *source) query(q string, visit func(string)) error {
+	return sqlitex.ExecuteTransient(s.conn, q, &sqlitex.ExecOptions{ResultFunc: func(st *sqlite.Stmt) error {
+		visit(st.ColumnText(0))
+		return nil
+	}})
+}
+
 // unit is what the database file became since the last unit: the pages that
 // differ, and the number of pages.
 func (s *source) unit() (*shadow.Images, uint32) {
@@ -315,7 +323,9 @@ func (f *follower) step() map[string][]event {
 	names := map[string]bool{}
 	for _, sc := range []*schema.Schema{c.Before(), c.After()} {
 		for _, t := range sc.Tables {
-			names[t.Name] = true
+			if t.Kind != schema.Internal {
+				names[t.Name] = true
+			}
 		}
 	}
 	for name := range names {
