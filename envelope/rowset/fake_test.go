@@ -42,7 +42,12 @@ type database struct {
 
 func newDatabase(t testing.TB, statements ...string) *database {
 	t.Helper()
-	db, err := sql.Open("sqlite", ":memory:")
+	return openDatabase(t, ":memory:").exec(statements...)
+}
+
+func openDatabase(t testing.TB, path string) *database {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,9 +57,7 @@ func newDatabase(t testing.TB, statements ...string) *database {
 			t.Error(err)
 		}
 	})
-	d := &database{t, db}
-	d.exec(statements...)
-	return d
+	return &database{t, db}
 }
 
 func (d *database) exec(statements ...string) *database {

@@ -29,21 +29,16 @@ type history struct {
 func newHistory(gens []ledger.Generation, at, carried ledger.Mark) *history {
 	h := &history{list: slices.Clone(gens), at: at, carried: carried, open: -1, fresh: -1}
 	for i := range h.list {
-		if !later(h.list[i].Opened, carried) {
+		if h.list[i].Opened.Compare(carried) <= 0 {
 			h.open = i
 		}
 	}
 	if h.open >= 0 {
-		if c := h.list[h.open].Closed; c != nil && !later(*c, carried) {
+		if c := h.list[h.open].Closed; c != nil && c.Compare(carried) <= 0 {
 			h.open = -1
 		}
 	}
 	return h
-}
-
-// later says whether mark a lies behind b.
-func later(a, b ledger.Mark) bool {
-	return a.Epoch > b.Epoch || a.Epoch == b.Epoch && a.TXID > b.TXID
 }
 
 // hash names a SQL text in the ledger; 128 bits tell any two texts of one name
@@ -79,10 +74,10 @@ func (h *history) next(sqlHash, renamedFrom string) uint64 {
 	for i := len(h.list) - 1; i >= 0; i-- {
 		g := &h.list[i]
 		last = max(last, g.Generation)
-		if h.fresh < 0 && later(g.Opened, h.carried) && g.SQLHash == sqlHash {
+		if h.fresh < 0 && g.Opened.Compare(h.carried) > 0 && g.SQLHash == sqlHash {
 			h.fresh = i
 			g.RenamedFrom = renamedFrom
-			if later(g.Opened, h.at) {
+			if g.Opened.Compare(h.at) > 0 {
 				g.Opened = h.at
 			}
 		}
@@ -109,7 +104,7 @@ func (h *history) settle(keep bool, gens []ledger.Generation) ([]ledger.Generati
 		switch {
 		case i == stays:
 			g.Closed = nil
-		case g.Closed == nil || later(*g.Closed, h.at):
+		case g.Closed == nil || g.Closed.Compare(h.at) > 0:
 			at := h.at
 			g.Closed = &at
 		}

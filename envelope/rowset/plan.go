@@ -203,7 +203,7 @@ func (b *planner) close(name string, h *history, sql string, virtual bool) {
 func (p *Plan) Changed() bool { return len(p.changes) > 0 }
 
 // Ledger is, for every exported name whose generations the unit changes, the
-// whole new list.
+// whole new list, as ledger.Stream.SetTables takes it.
 func (p *Plan) Ledger() map[string][]ledger.Generation { return p.changes }
 
 // Next is the plan of a later unit whose base and whose schema are both what

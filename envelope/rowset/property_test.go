@@ -211,15 +211,7 @@ func step(t *testing.T, s *tape, states [2]*apply.State) {
 	}
 	want := expected(s.last)
 	for i, list := range [][]string{lines, unsplit} {
-		for _, line := range list {
-			r, err := envelope.Decode([]byte(line))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := states[i].Add(r); err != nil {
-				t.Fatal(err)
-			}
-		}
+		addAll(t, states[i], list)
 		got, uncertain := consumer(states[i])
 		for name := range uncertain {
 			if i == 1 {
@@ -245,4 +237,18 @@ func (s *tape) under(opt Options, src Source) []string {
 	s.opt = opt
 	defer func() { s.opt = keep }()
 	return s.encode(s.plan(src), src)
+}
+
+// addAll applies records.
+func addAll(t *testing.T, s *apply.State, lines []string) {
+	t.Helper()
+	for _, line := range lines {
+		r, err := envelope.Decode([]byte(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Add(r); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -25,8 +25,12 @@ func (b base) Scan(name string, v diffpage.Visitor) error {
 // rebase runs a re-base of the tape's database at the next position.
 func (s *tape) rebase(origin envelope.Origin) []string {
 	s.t.Helper()
+	return s.rebaseOf(ImageOf(base{s.d.capture()}), origin)
+}
+
+func (s *tape) rebaseOf(img Image, origin envelope.Origin) []string {
+	s.t.Helper()
 	s.txid++
-	img := ImageOf(base{s.d.capture()})
 	p, err := NewPlan(img.After(), nil, s.gens, mark(4, s.txid), mark(4, s.txid-1), s.opt)
 	if err != nil {
 		s.t.Fatal(err)
