@@ -1,0 +1,211 @@
+// Package audit holds the operator's commands as libraries: each works on the
+// fleet bucket and on what a sink stored, from any machine, and never writes
+// to a cell.
+package audit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"strings"
+
+	"celldexport/envelope"
+	"celldexport/internal/objstore"
+)
+
+// ErrUsage is wrapped by errors in what was asked for: a filter that does not
+// exist, options that exclude each other.
+var ErrUsage = errors.New("wrong use")
+
+// changesPrefix is where the bucket sink puts its objects.
+const changesPrefix = "export/changes/"
+
+// objectLimit is the largest object that is read, in bytes. The sink's are
+// far smaller; this keeps a foreign one from taking all memory.
+const objectLimit = 1 << 30
+
+// Decoder reads the records of one stored object.
+type Decoder func(r io.ReaderAt, size int64) iter.Seq2[envelope.Encoded, error]
+
+// Inspection says which records to read.
+type Inspection struct {
+	// Node limits to what one node wrote, Hour ("YYYY/MM/DD" or
+	// "YYYY/MM/DD/HH", in UTC) further to a day or an hour of it.
+	Node, Hour string
+	// After is the key that the listing starts behind.
+	After string
+	// Objects is the most objects that are read.
+	Objects int
+	// Files are Parquet files to read instead of the bucket.
+	Files []string
+	Filter
+}
+
+// Filter picks records. Empty fields pick all.
+type Filter struct {
+	// Cell is a cell, for it and its facets, or a facet's scope.
+	Cell string
+	// Kind and Origin are a record's kind and origin.
+	Kind, Origin string
+}
+
+// Inspected is what an inspection read.
+type Inspected struct {
+	// Objects and Records count what was read and what passed the filter.
+	// A fragment counts as a record.
+	Objects, Records int
+	// Last is the key of the last object read whole, "" when there was none.
+	Last string
+	// More is set when objects were left because of the limit.
+	More bool
+}
+
+// Inspector reads records back from where the bucket sink stored them.
+type Inspector struct {
+	// Store is the export bucket; it may be nil when files are read.
+	Store  objstore.Store
+	Decode Decoder
+}
+
+// Run reads the records that q asks for, in the order of keys and of each
+// object, and hands those that pass the filter to visit with the key or path
+// they came from. A record is valid until visit returns. Errors name the
+// object; what was read before one is returned with it. An object is read
+// whole or not at all: visit sees none of an object that does not decode.
+func (i *Inspector) Run(ctx context.Context, q Inspection, visit func(object string, r *envelope.Encoded) error) (Inspected, error) {
+	var done Inspected
+	filter, err := q.compile()
+	if err != nil {
+		return done, err
+	}
+	for source, err := range i.sources(ctx, q) {
+		if err != nil {
+			return done, err
+		}
+		if done.Objects == q.Objects && len(q.Files) == 0 {
+			done.More = true
+			break
+		}
+		data, err := source.read(ctx)
+		if err != nil {
+			return done, err
+		}
+		records, err := i.object(source.name, data, filter)
+		if err != nil {
+			return done, err
+		}
+		for n := range records {
+			if err := visit(source.name, &records[n]); err != nil {
+				return done, err
+			}
+		}
+		done.Objects++
+		done.Records += len(records)
+		done.Last = source.name
+	}
+	return done, nil
+}
+
+// source is one object or file.
+type source struct {
+	name string
+	read func(ctx context.Context) ([]byte, error)
+}
+
+func (i *Inspector) sources(ctx context.Context, q Inspection) iter.Seq2[source, error] {
+	if len(q.Files) > 0 {
+		return files(q.Files)
+	}
+	return i.listed(ctx, q)
+}
+
+func files(paths []string) iter.Seq2[source, error] {
+	return func(yield func(source, error) bool) {
+		for _, path := range paths {
+			read := func(context.Context) ([]byte, error) { return readFile(path) }
+			if !yield(source{path, read}, nil) {
+				return
+			}
+		}
+	}
+}
+
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read records: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, objectLimit+1))
+	if err != nil {
+		return nil, fmt.Errorf("read records: %w", err)
+	}
+	if len(data) > objectLimit {
+		return nil, fmt.Errorf("read records: %s is larger than %d bytes", path, objectLimit)
+	}
+	return data, nil
+}
+
+func (i *Inspector) listed(ctx context.Context, q Inspection) iter.Seq2[source, error] {
+	prefix := changesPrefix
+	if q.Node != "" {
+		prefix += q.Node + "/"
+	}
+	if q.Hour != "" {
+		prefix += q.Hour + "/"
+	}
+	return func(yield func(source, error) bool) {
+		for object, err := range i.Store.List(ctx, prefix, q.After) {
+			if err != nil {
+				yield(source{}, fmt.Errorf("list the exported objects: %w", err))
+				return
+			}
+			if !strings.HasSuffix(object.Key, ".parquet") {
+				continue
+			}
+			read := func(ctx context.Context) ([]byte, error) {
+				data, _, err := objstore.ReadAll(ctx, i.Store, object.Key, objectLimit)
+				if err != nil {
+					return nil, fmt.Errorf("read records: %w", err)
+				}
+				return data, nil
+			}
+			if !yield(source{object.Key, read}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// object decodes one object and keeps what passes the filter. Every body is
+// decoded, so that what is printed can be read by the next tool.
+func (i *Inspector) object(name string, data []byte, filter picker) ([]envelope.Encoded, error) {
+	var kept []envelope.Encoded
+	n := 0
+	for r, err := range i.Decode(bytes.NewReader(data), int64(len(data))) {
+		if err != nil {
+			return nil, fmt.Errorf("decode %s: %w", name, err)
+		}
+		if _, err := r.Decode(); err != nil {
+			return nil, fmt.Errorf("decode %s: record %d: %w", name, n, err)
+		}
+		n++
+		if filter.picks(&r) {
+			r.Body = bytes.Clone(r.Body)
+			kept = append(kept, r)
+		}
+	}
+	return kept, nil
+}
+
+// AppendLine appends a record as inspect prints it: its JSON, then the object
+// that it came from.
+func AppendLine(dst []byte, object string, r *envelope.Encoded) []byte {
+	dst = r.AppendJSON(dst)
+	dst = append(dst[:len(dst)-1], `,"object":`...)
+	return append(envelope.AppendString(dst, object), '}')
+}
