@@ -113,6 +113,9 @@ func TestExitCodes(t *testing.T) {
 		{name: "once", args: "run --once", environ: on(t), code: 0},
 		{name: "once without patience", args: "run --once --once-timeout 0s", environ: on(t), code: 2, err: "--once-timeout"},
 		{name: "once without watch", args: "run --once", environ: append(on(t), "CELLD_WATCH=/nonexistent/w"), code: 2, err: "/nonexistent/w does not exist"},
+		{name: "once without bucket", args: "run --once", environ: on(t), prepare: func(b *bench) {
+			b.connect = func(context.Context, *config.Settings, string) error { return errors.New("403 Forbidden") }
+		}, code: 1, err: "exportd: list s3://fleet: 403 Forbidden\n"},
 		{name: "once pending", args: "run --once", environ: on(t), prepare: func(b *bench) {
 			b.fake.left = []pending{{"Cart:1", "not proven"}, {"Cart:2", "file torn"}}
 		}, code: 4, err: "Cart:1: not proven\nCart:2: file torn\nexportd: 2 cells were not finished\n"},

@@ -23,7 +23,14 @@ type monitor struct {
 	now      func() time.Time
 	started  time.Time
 	// engine is nil until the exporter has started.
-	engine atomic.Pointer[engine]
+	engine atomic.Pointer[attached]
+}
+
+// attached is an exporter and when it was started: it has not ticked before
+// its first round is over.
+type attached struct {
+	engine
+	since time.Time
 }
 
 func newMonitor(settings *config.Settings, registry *prometheus.Registry) *monitor {
@@ -31,14 +38,7 @@ func newMonitor(settings *config.Settings, registry *prometheus.Registry) *monit
 }
 
 // attach makes the exporter visible.
-func (m *monitor) attach(e engine) { m.engine.Store(&e) }
-
-func (m *monitor) current() engine {
-	if e := m.engine.Load(); e != nil {
-		return *e
-	}
-	return nil
-}
+func (m *monitor) attach(e engine) { m.engine.Store(&attached{engine: e, since: m.now()}) }
 
 // server has bounds on every step of a request, so that no client can hold a
 // connection for ever.
@@ -77,19 +77,23 @@ func (m *monitor) patience() time.Duration {
 }
 
 func (m *monitor) live() []check {
-	e := m.current()
+	e := m.engine.Load()
 	switch {
 	case !m.settings.Export.Enabled:
 		return []check{{"loop", true, "export disabled"}}
 	case e == nil:
 		return []check{{"loop", true, "starting"}}
 	}
-	silent := m.now().Sub(e.Ticked())
+	last := e.Ticked()
+	if last.Before(e.since) {
+		last = e.since
+	}
+	silent := m.now().Sub(last)
 	return []check{{"loop", silent <= m.patience(), fmt.Sprintf("last round %s ago", silent.Round(time.Second))}}
 }
 
 func (m *monitor) ready() []check {
-	e := m.current()
+	e := m.engine.Load()
 	settings := check{"settings", true, "valid"}
 	switch {
 	case !m.settings.Export.Enabled:
@@ -149,7 +153,7 @@ func (m *monitor) state(w http.ResponseWriter, _ *http.Request) {
 	}
 	if m.settings.Export.Enabled {
 		doc.State = "starting"
-		if e := m.current(); e != nil {
+		if e := m.engine.Load(); e != nil {
 			doc.State, doc.Ready, doc.Export = "running", e.Ready(), e.Status()
 		}
 	}

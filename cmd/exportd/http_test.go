@@ -57,15 +57,31 @@ func TestProbes(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			m := newMonitor(c.settings, newRegistry())
-			m.now = func() time.Time { return now }
+			// Started ten minutes ago.
+			m.now = func() time.Time { return now.Add(-10 * time.Minute) }
 			if c.engine != nil {
 				m.attach(c.engine)
 			}
+			m.now = func() time.Time { return now }
 			w := ask(m, http.MethodGet, c.path)
 			if w.Code != c.code || !strings.Contains(w.Body.String(), c.body) {
 				t.Errorf("%d %q, want %d %q", w.Code, w.Body, c.code, c.body)
 			}
 		})
+	}
+}
+
+// A first round may take as long as any other.
+func TestLiveBeforeTheFirstRound(t *testing.T) {
+	start := time.Now()
+	m := newMonitor(enabled(), newRegistry())
+	m.now = func() time.Time { return start }
+	m.attach(&fakeEngine{})
+	for after, want := range map[time.Duration]int{0: 200, m.patience(): 200, m.patience() + time.Second: 503} {
+		m.now = func() time.Time { return start.Add(after) }
+		if w := ask(m, http.MethodGet, "/livez"); w.Code != want {
+			t.Errorf("after %v: %d %s", after, w.Code, w.Body)
+		}
 	}
 }
 

@@ -82,14 +82,19 @@ func newRegistry() *prometheus.Registry {
 	return registry
 }
 
-// once exports what is present. The watch directory must exist: with nothing
-// to wait for, its absence is a wrong setting.
+// once exports what is present. With nothing to wait for, a watch directory
+// that does not exist is a wrong setting.
 func (a *app) once(ctx context.Context, settings *config.Settings, logger *slog.Logger, timeout time.Duration) error {
 	if !settings.Export.Enabled {
 		return cli.Usage("run --once: the export is off; turn it on by export.enabled or CELLD_EXPORT=1")
 	}
 	if err := directory(settings.Watch); err != nil {
 		return &cli.ExitError{Code: cli.Misuse, Err: fmt.Errorf("watch: %w", err)}
+	}
+	// With a round in sight an unreachable bucket is waited for; here it ends
+	// the program before anything is begun.
+	if err := a.reach(ctx, settings); err != nil {
+		return err
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
