@@ -26,6 +26,8 @@ type Activation struct {
 	// start with a marker without pages, one txid after the restored state,
 	// and numbering goes on from there. It needs a state in the bucket.
 	Paged bool
+	// TakeOver takes the cell from whoever holds it; see [Node.TakeOver].
+	TakeOver bool
 	// Deferred leaves the first capture to the caller, so that first
 	// commits of the application come to lie in the epoch's first file.
 	Deferred bool
@@ -42,7 +44,21 @@ func (n *Node) Activate(ctx context.Context, cell, name string) (*Cell, error) {
 
 // ActivateWith is Activate with everything that can be chosen.
 func (n *Node) ActivateWith(ctx context.Context, a Activation) (*Cell, error) {
-	return n.activate(ctx, a, false)
+	if err := celld.CheckCellName(a.Cell); err != nil {
+		return nil, fmt.Errorf("activate on node %s: %w", n.name, err)
+	}
+	if _, err := n.Cell(a.Cell); err == nil {
+		return nil, fmt.Errorf("activate %s on node %s: %w", a.Cell, n.name, ErrResident)
+	}
+	epoch, foreign, err := n.fleet.claim(ctx, a.Cell, n.name, a.TakeOver)
+	if err != nil {
+		return nil, fmt.Errorf("activate on node %s: %w", n.name, err)
+	}
+	c := newCell(n, celld.Scope{Cell: a.Cell}, epoch, a.Pragmas)
+	if err := openCell(ctx, c, a, foreign || a.Paged); err != nil {
+		return nil, fmt.Errorf("activate %s on node %s: %w", a.Cell, n.name, err)
+	}
+	return c, nil
 }
 
 // TakeOver takes a cell from whoever holds it, as a node may once the
@@ -50,73 +66,49 @@ func (n *Node) ActivateWith(ctx context.Context, a Activation) (*Cell, error) {
 // holder's Cell goes on working and uploading until it is dropped: a paused
 // owner that has not noticed.
 func (n *Node) TakeOver(ctx context.Context, cell, name string) (*Cell, error) {
-	return n.activate(ctx, Activation{Cell: cell, Name: name}, true)
+	return n.ActivateWith(ctx, Activation{Cell: cell, Name: name, TakeOver: true})
 }
 
-// TakeOverWith is TakeOver with everything that can be chosen.
-func (n *Node) TakeOverWith(ctx context.Context, a Activation) (*Cell, error) {
-	return n.activate(ctx, a, true)
-}
-
-func (n *Node) activate(ctx context.Context, a Activation, force bool) (*Cell, error) {
-	if err := celld.CheckCellName(a.Cell); err != nil {
-		return nil, fmt.Errorf("activate on node %s: %w", n.name, err)
-	}
-	if _, err := n.Cell(a.Cell); err == nil {
-		return nil, fmt.Errorf("activate %s on node %s: %w", a.Cell, n.name, ErrResident)
-	}
-	epoch, takeover, err := n.fleet.claim(ctx, a.Cell, n.name, force)
-	if err != nil {
-		return nil, fmt.Errorf("activate on node %s: %w", n.name, err)
-	}
-	c := n.newCell(celld.Scope{Cell: a.Cell}, epoch, a.Pragmas)
-	if err := c.open(ctx, a, takeover); err != nil {
-		return nil, fmt.Errorf("activate %s on node %s: %w", a.Cell, n.name, err)
-	}
-	return c, nil
-}
-
-// newCell describes a scope at an epoch that the node owns.
-func (n *Node) newCell(scope celld.Scope, epoch uint64, pragmas []string) *Cell {
-	dir := celld.EpochDir(n.watch, scope, epoch)
-	return &Cell{node: n, scope: scope, epoch: epoch, dir: dir, pragmas: pragmas, full: true}
-}
-
-// open makes the cell resident.
-func (c *Cell) open(ctx context.Context, a Activation, takeover bool) error {
-	if err := os.MkdirAll(c.LTXDir(), 0o755); err != nil {
+// openCell makes a cell resident. An image that an eviction left is not used
+// when fromBucket is set.
+func openCell(ctx context.Context, c *Cell, a Activation, fromBucket bool) error {
+	if err := os.MkdirAll(c.files.dir, 0o755); err != nil {
 		return err
 	}
-	restored, err := c.provideImage(ctx, takeover || a.Paged)
+	restored, err := provideImage(ctx, c, fromBucket)
 	if err != nil {
 		return err
 	}
 	if a.Paged {
-		if err := c.markPaged(restored); err != nil {
+		if restored.PageSize == 0 {
+			return fmt.Errorf("open %s paged: the bucket holds no state of it", c.scope)
+		}
+		if err := c.files.startPaged(restored); err != nil {
 			return err
 		}
+		c.sent.through = restored.MaxTXID
 	}
-	if c.db, err = openDatabase(c.Path(), c.pragmas); err != nil {
+	if err := c.db.open(); err != nil {
 		return err
 	}
-	if err := c.setUp(ctx, a.Name); err != nil {
-		return errors.Join(err, c.db.Close())
+	if err := c.db.setUp(ctx, a.Name); err != nil {
+		return errors.Join(err, c.db.closeClean())
 	}
 	if !a.Deferred {
 		if _, err := c.capture(); err != nil {
-			return errors.Join(err, c.db.Close())
+			return errors.Join(err, c.db.closeClean())
 		}
 	}
-	c.node.add(c)
+	c.node.held.add(c)
 	return nil
 }
 
 // provideImage puts the database file in place: the evicted image unless
-// fromBucket is set, else what the bucket restores to. It returns the header
-// of the last restored file; a fresh cell has none and gets no file.
-func (c *Cell) provideImage(ctx context.Context, fromBucket bool) (ltxfile.Info, error) {
-	if path, ok := c.node.evictedImage(c.scope, c.epoch); ok && !fromBucket {
-		return ltxfile.Info{}, os.Rename(path, c.Path())
+// fromBucket is set, else what the bucket restores to. It returns what the
+// last restored file said; a fresh cell has none and gets no file.
+func provideImage(ctx context.Context, c *Cell, fromBucket bool) (ltxfile.Info, error) {
+	if path, ok := evictedImage(c); ok && !fromBucket {
+		return ltxfile.Info{}, os.Rename(path, c.db.path())
 	}
 	store := c.node.fleet.cfg.Bucket
 	files, err := chain.List(ctx, store, c.Scope())
@@ -134,7 +126,7 @@ func (c *Cell) provideImage(ctx context.Context, fromBucket bool) (ltxfile.Info,
 	if err != nil {
 		return ltxfile.Info{}, err
 	}
-	tmp := filepath.Join(c.dir, celld.DatabaseName+".tmp")
+	tmp := c.db.path() + ".tmp"
 	out, err := os.Create(tmp)
 	if err != nil {
 		return ltxfile.Info{}, err
@@ -143,25 +135,21 @@ func (c *Cell) provideImage(ctx context.Context, fromBucket bool) (ltxfile.Info,
 	if err := errors.Join(err, out.Close()); err != nil {
 		return ltxfile.Info{}, err
 	}
-	return info, os.Rename(tmp, c.Path())
+	return info, os.Rename(tmp, c.db.path())
 }
 
-// markPaged writes the marker of a paged epoch and numbers on from it.
-func (c *Cell) markPaged(restored ltxfile.Info) error {
-	if restored.PageSize == 0 {
-		return fmt.Errorf("open %s paged: the bucket holds no state of it", c.scope)
+// evictedImage finds the image that an eviction left in the epoch before.
+func evictedImage(c *Cell) (string, bool) {
+	if c.epoch < 2 {
+		return "", false
 	}
-	cut := restored.MaxTXID
-	h := ltxfile.Header{
-		Flags: ltxfile.FlagNoChecksum, PageSize: restored.PageSize, Commit: restored.Commit,
-		MinTXID: cut + 1, MaxTXID: cut + 1, Timestamp: c.node.fleet.cfg.Now().UnixMilli(),
+	for _, name := range []string{celld.EvictedName, celld.HibernatedName} {
+		path := filepath.Join(celld.EpochDir(c.node.watch, c.scope, c.epoch-1), name)
+		if _, err := os.Stat(path); err == nil {
+			return path, true
+		}
 	}
-	if err := writeLocal(c.LTXDir(), h, nil, nil); err != nil {
-		return err
-	}
-	c.txid, c.uploaded, c.paged = cut+1, cut, true
-	c.pages, c.pageSize, c.full = restored.Commit, restored.PageSize, false
-	return nil
+	return "", false
 }
 
 // databaseFile receives a restored image.

@@ -75,6 +75,18 @@ func (f *Fleet) claim(ctx context.Context, cell, node string, force bool) (epoch
 	return epoch, takeover, f.casOwn(ctx, cell, etag, celld.Own{Node: node, Epoch: epoch})
 }
 
+// release gives up the ownership of a cell, keeping the epoch.
+func (f *Fleet) release(ctx context.Context, cell, node string) error {
+	doc, etag, err := f.readOwn(ctx, cell)
+	if err != nil {
+		return err
+	}
+	if doc.Node != node {
+		return fmt.Errorf("node %q holds it at epoch %d: %w", doc.Node, doc.Epoch, ErrFenced)
+	}
+	return f.casOwn(ctx, cell, etag, celld.Own{Epoch: doc.Epoch})
+}
+
 // deletePrefix removes every object below prefix.
 func (f *Fleet) deletePrefix(ctx context.Context, prefix string) error {
 	var keys []string

@@ -1,7 +1,6 @@
 package celldsim
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,111 +8,110 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"celldexport/internal/ltxfile"
 )
 
-// Capture writes everything committed since the last capture as one LTX file
-// and returns its txid; nothing is returned when nothing was committed. The
-// first file of an epoch, and the file after the WAL was restarted, hold
-// every page. When the WAL has grown past the fleet's limit the capture goes
-// on with a TRUNCATE checkpoint and the full image that follows it, so that
-// two txids come back; it then waits for the database's connection.
-func (c *Cell) Capture() ([]uint64, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	txid, err := c.capture()
-	if err != nil || txid == 0 {
-		return nil, err
-	}
-	txids := []uint64{txid}
-	if c.walIsFull() {
-		if txid, err = c.checkpointed(); err != nil {
-			return txids, err
-		}
-		txids = append(txids, txid)
-	}
-	return txids, nil
+// recorder captures one database into LTX files.
+type recorder struct {
+	dir      string // of the captured files
+	database string // path of the database file
+	now      func() time.Time
+
+	txid     uint64  // last captured
+	pages    uint32  // database size after it
+	pageSize uint32  // bytes
+	mark     walMark // what it covered of the WAL
+	full     bool    // the next capture is a full image whatever the WAL says
+	paged    bool    // the epoch continues its predecessor's txids
 }
 
-// FullImage checkpoints the database with TRUNCATE, as a replicator does
-// when the WAL grew too long, and captures it: one file that holds every page
-// and, among them, whatever was committed since the last capture.
-func (c *Cell) FullImage() (uint64, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.checkpointed()
-}
-
-// checkpointed moves the WAL into the database, makes the replicator's write
-// that starts the next WAL, and captures the full image.
-func (c *Cell) checkpointed() (uint64, error) {
-	var busy, frames, moved int
-	row := c.db.QueryRow(`PRAGMA wal_checkpoint(TRUNCATE)`)
-	if err := row.Scan(&busy, &frames, &moved); err != nil {
-		return 0, fmt.Errorf("checkpoint %s: %w", c.scope, err)
-	}
-	if busy != 0 {
-		return 0, fmt.Errorf("checkpoint %s: another connection holds the WAL", c.scope)
-	}
-	if err := c.bump(context.Background()); err != nil {
+// capture writes the committed frames that follow the mark as one file and
+// returns its txid, 0 when there are none.
+func (r *recorder) capture() (uint64, error) {
+	wal, walSize, err := openSized(r.database + "-wal")
+	if err != nil {
 		return 0, err
 	}
-	c.full = true
-	return c.capture()
+	defer wal.Close()
+	scan, err := scanWAL(wal, walSize, r.mark)
+	if err != nil || scan.commit == 0 {
+		return 0, err
+	}
+	db, dbSize, err := openSized(r.database)
+	if err != nil {
+		return 0, err
+	}
+	defer db.Close()
+	img := image{scan: scan, wal: wal, db: db, dbSize: dbSize}
+	first := r.pages + 1
+	if r.full || scan.restarted {
+		first = 1
+	}
+	header := ltxfile.Header{
+		Flags: ltxfile.FlagNoChecksum, PageSize: scan.pageSize, Commit: scan.commit,
+		MinTXID: r.txid + 1, MaxTXID: r.txid + 1, Timestamp: r.now().UnixMilli(),
+		WALOffset: scan.start.offset, WALSize: scan.end.offset - scan.start.offset,
+		WALSalt1: scan.start.salt1, WALSalt2: scan.start.salt2,
+	}
+	if err := writeLocal(r.dir, header, img.numbers(first), img.read); err != nil {
+		return 0, err
+	}
+	r.txid++
+	r.pages, r.pageSize, r.mark, r.full = scan.commit, scan.pageSize, scan.end, false
+	return r.txid, nil
 }
 
-// walIsFull says whether the WAL has passed the limit of the fleet.
-func (c *Cell) walIsFull() bool {
-	limit := int64(c.node.fleet.cfg.TruncatePages)
-	frames := (c.mark.offset - walHeaderSize) / (frameHeaderSize + int64(c.pageSize))
+// startPaged writes the marker of a paged epoch, a file without pages one
+// txid after the restored state, and numbers on from it.
+func (r *recorder) startPaged(restored ltxfile.Info) error {
+	marker := restored.MaxTXID + 1
+	header := ltxfile.Header{
+		Flags: ltxfile.FlagNoChecksum, PageSize: restored.PageSize, Commit: restored.Commit,
+		MinTXID: marker, MaxTXID: marker, Timestamp: r.now().UnixMilli(),
+	}
+	if err := writeLocal(r.dir, header, nil, nil); err != nil {
+		return err
+	}
+	r.txid, r.pages, r.pageSize = marker, restored.Commit, restored.PageSize
+	r.full, r.paged = false, true
+	return nil
+}
+
+// walAbove says whether the WAL has passed the fleet's limit.
+func (r *recorder) walAbove(cfg Config) bool {
+	limit := int64(cfg.TruncatePages)
+	frames := (r.mark.offset - walHeaderSize) / (frameHeaderSize + int64(r.pageSize))
 	switch {
 	case limit < 0:
 		return false
 	case limit > 0:
 		return frames > limit
-	case c.node.fleet.cfg.Layout == V03:
+	case cfg.Layout == V03:
 		return frames > 121359
 	}
-	return frames > 128 && (c.pages <= 1024 || frames > int64(c.pages))
+	return frames > 128 && (r.pages <= 1024 || frames > int64(r.pages))
 }
 
-// capture writes at most one file and returns its txid, 0 for none.
-func (c *Cell) capture() (uint64, error) {
-	wal, walSize, err := openSized(c.Path() + "-wal")
-	if err != nil {
-		return 0, fmt.Errorf("capture %s: %w", c.scope, err)
+// file is the path of a captured file.
+func (r *recorder) file(txid uint64) string {
+	return filepath.Join(r.dir, ltxfile.FileName(txid, txid))
+}
+
+// merge folds the captured files from a txid up to the last one.
+func (r *recorder) merge(from uint64) (*merger, error) {
+	m := newMerger()
+	for txid := from; txid <= r.txid; txid++ {
+		b, err := os.ReadFile(r.file(txid))
+		if err != nil {
+			return nil, err
+		}
+		if err := m.add(b); err != nil {
+			return nil, fmt.Errorf("txid %d: %w", txid, err)
+		}
 	}
-	defer wal.Close()
-	scan, err := scanWAL(wal, walSize, c.mark)
-	if err != nil {
-		return 0, fmt.Errorf("capture %s: %w", c.scope, err)
-	}
-	if scan.commit == 0 {
-		return 0, nil
-	}
-	db, dbSize, err := openSized(c.Path())
-	if err != nil {
-		return 0, fmt.Errorf("capture %s: %w", c.scope, err)
-	}
-	defer db.Close()
-	img := image{scan: scan, wal: wal, db: db, dbSize: dbSize}
-	txid := c.txid + 1
-	first := c.pages + 1
-	if c.full || scan.restarted {
-		first = 1
-	}
-	header := ltxfile.Header{
-		Flags: ltxfile.FlagNoChecksum, PageSize: scan.pageSize, Commit: scan.commit, MinTXID: txid, MaxTXID: txid,
-		Timestamp: c.node.fleet.cfg.Now().UnixMilli(),
-		WALOffset: scan.start.offset, WALSize: scan.end.offset - scan.start.offset,
-		WALSalt1: scan.start.salt1, WALSalt2: scan.start.salt2,
-	}
-	if err := writeLocal(c.LTXDir(), header, img.numbers(first), img.read); err != nil {
-		return 0, fmt.Errorf("capture %s: %w", c.scope, err)
-	}
-	c.txid, c.pages, c.pageSize, c.mark, c.full = txid, scan.commit, scan.pageSize, scan.end, false
-	return txid, nil
+	return m, nil
 }
 
 // openSized opens a file with its size. An absent file reads as empty.

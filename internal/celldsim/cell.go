@@ -3,15 +3,8 @@ package celldsim
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
-	"net/url"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
-
-	"modernc.org/sqlite"
 
 	"celldexport/internal/celld"
 )
@@ -23,19 +16,21 @@ type Cell struct {
 	node  *Node
 	scope celld.Scope
 	epoch uint64
-	dir   string // <watch>/<scope>/ltx/e<epoch>
-	root  *Cell  // nil for a root cell
 
-	mu       sync.Mutex
-	db       *sql.DB
-	pragmas  []string
-	txid     uint64 // last captured
-	uploaded uint64 // last known to be in the bucket
-	pages    uint32 // database size at the last capture
-	pageSize uint32
-	mark     walMark
-	full     bool // the next capture is a full image whatever the WAL says
-	paged    bool // the epoch continues its predecessor's txids
+	mu    sync.Mutex
+	db    database
+	files recorder
+	sent  uploader
+}
+
+// newCell describes a scope at an epoch that the node owns.
+func newCell(n *Node, scope celld.Scope, epoch uint64, pragmas []string) *Cell {
+	db := database{scope: scope.String(), dir: celld.EpochDir(n.watch, scope, epoch), pragmas: pragmas}
+	return &Cell{
+		node: n, scope: scope, epoch: epoch, db: db,
+		files: recorder{dir: celld.LTXDir(n.watch, scope, epoch), database: db.path(), now: n.fleet.cfg.Now, full: true},
+		sent:  uploader{fleet: n.fleet, scope: db.scope, epoch: epoch},
+	}
 }
 
 // Scope returns the cell's stream name: "Class:id", with "/facets/<hash>"
@@ -52,23 +47,18 @@ func (c *Cell) Node() *Node { return c.node }
 func (c *Cell) TXID() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.txid
+	return c.files.txid
 }
-
-// Path returns the path of the live database.
-func (c *Cell) Path() string { return filepath.Join(c.dir, celld.DatabaseName) }
 
 // LTXDir returns the directory of the captured files.
-func (c *Cell) LTXDir() string {
-	return filepath.Join(c.dir, filepath.FromSlash(celld.LTXDirName))
-}
+func (c *Cell) LTXDir() string { return c.files.dir }
 
 // DB returns the cell's database. It has a single connection: a statement
 // issued while a result set or transaction is open waits for it.
 func (c *Cell) DB() *sql.DB {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.db
+	return c.db.sql
 }
 
 // Exec runs SQL, which may be several statements, each its own transaction
@@ -88,162 +78,163 @@ func abbreviate(s string) string {
 	return s
 }
 
-// openDatabase opens the live database with the settings a celld connection
-// has, except that checkpoints happen only when asked for. The pragmas run
-// first, in order: page_size, encoding and auto_vacuum take effect on a
-// database that does not exist yet.
-func openDatabase(path string, pragmas []string) (*sql.DB, error) {
-	query := url.Values{}
-	for _, p := range pragmas {
-		query.Add("_pragma", p)
-	}
-	for _, p := range []string{"journal_mode(wal)", "wal_autocheckpoint(0)", "synchronous(off)"} {
-		query.Add("_pragma", p)
-	}
-	connector, err := sqlite.NewConnector(path + "?" + query.Encode())
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, err)
-	}
-	db := sql.OpenDB(connector)
-	db.SetMaxOpenConns(1)
-	if err := db.Ping(); err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, errors.Join(err, db.Close()))
-	}
-	return db, nil
-}
-
-// ownTables are the tables that celld and its replicator keep in every cell
-// database.
-const ownTables = `
-CREATE TABLE IF NOT EXISTS _cf_KV(scope TEXT, k TEXT, v TEXT, PRIMARY KEY(scope,k));
-CREATE TABLE IF NOT EXISTS _cf_ALARM(scope TEXT PRIMARY KEY, at_ms INTEGER, retry INTEGER, counted_retry INTEGER, generation INTEGER);
-CREATE TABLE IF NOT EXISTS _cf_METADATA(scope TEXT PRIMARY KEY, actor_name TEXT);
-`
-
-// replicatorTables are the replicator's share of them.
-const replicatorTables = `
-CREATE TABLE IF NOT EXISTS _litestream_seq(id INTEGER PRIMARY KEY, seq INTEGER);
-CREATE TABLE IF NOT EXISTS _litestream_lock(id INTEGER);
-`
-
-// setUp makes celld's tables, stores the object's name when there is one, and
-// bumps the replicator's sequence, as every activation does.
-func (c *Cell) setUp(ctx context.Context, name string) error {
-	if _, err := c.db.ExecContext(ctx, ownTables+replicatorTables); err != nil {
-		return fmt.Errorf("make the tables of celld in %s: %w", c.scope, err)
-	}
-	if name != "" {
-		_, err := c.db.ExecContext(ctx, `INSERT INTO _cf_METADATA(scope, actor_name) VALUES(?, ?)
-			ON CONFLICT(scope) DO UPDATE SET actor_name = excluded.actor_name
-			WHERE actor_name IS NOT excluded.actor_name`, c.scope.String(), name)
-		if err != nil {
-			return fmt.Errorf("store the name of %s: %w", c.scope, err)
-		}
-	}
-	return c.bump(ctx)
-}
-
 // Bump commits a change of the replicator's own sequence table and of nothing
 // else, as the replicator does to force a WAL write.
 func (c *Cell) Bump() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.bump(context.Background())
+	return c.db.bump(context.Background())
 }
 
-func (c *Cell) bump(ctx context.Context) error {
-	_, err := c.db.ExecContext(ctx, `INSERT INTO _litestream_seq(id, seq) VALUES(1, 1)
-		ON CONFLICT(id) DO UPDATE SET seq = seq + 1`)
-	if err != nil {
-		return fmt.Errorf("bump the sequence of %s: %w", c.scope, err)
+// Capture writes everything committed since the last capture as one LTX file
+// and returns its txid; nothing is returned when nothing was committed. The
+// first file of an epoch, and the file after the WAL was restarted, hold
+// every page. When the WAL has grown past the fleet's limit the capture goes
+// on with a TRUNCATE checkpoint and the full image that follows it, so that
+// two txids come back; it then waits for the database's connection.
+func (c *Cell) Capture() ([]uint64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	txid, err := c.capture()
+	if err != nil || txid == 0 {
+		return nil, err
 	}
-	return nil
+	txids := []uint64{txid}
+	if c.files.walAbove(c.node.fleet.cfg) {
+		if txid, err = c.checkpointed(); err != nil {
+			return txids, err
+		}
+		txids = append(txids, txid)
+	}
+	return txids, nil
 }
 
-// KVPut stores a key of the object's key-value storage. The value is stored
-// as given; [V8] makes values as the runtime does.
-func (c *Cell) KVPut(key string, value []byte) error {
-	return c.Exec(`INSERT INTO _cf_KV(scope, k, v) VALUES(?, ?, ?)
-		ON CONFLICT(scope, k) DO UPDATE SET v = excluded.v`, c.scope.String(), key, value)
+// FullImage checkpoints the database with TRUNCATE, as a replicator does
+// when the WAL grew too long, and captures it: one file that holds every page
+// and, among them, whatever was committed since the last capture.
+func (c *Cell) FullImage() (uint64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.checkpointed()
 }
 
-// KVDelete removes a key of the object's key-value storage.
-func (c *Cell) KVDelete(key string) error {
-	return c.Exec(`DELETE FROM _cf_KV WHERE scope = ? AND k = ?`, c.scope.String(), key)
-}
-
-// DeleteAll drops every table except the object's metadata, its alarm and the
-// replicator's tables, then makes celld's tables anew, in one transaction.
-func (c *Cell) DeleteAll(ctx context.Context) error {
-	tables, err := c.droppable(ctx)
+// capture writes at most one file and returns its txid, 0 for none.
+func (c *Cell) capture() (uint64, error) {
+	txid, err := c.files.capture()
 	if err != nil {
+		return 0, fmt.Errorf("capture %s: %w", c.scope, err)
+	}
+	return txid, nil
+}
+
+// checkpointed moves the WAL into the database, makes the replicator's write
+// that starts the next WAL, and captures the full image.
+func (c *Cell) checkpointed() (uint64, error) {
+	ctx := context.Background()
+	if err := c.db.checkpoint(ctx); err != nil {
+		return 0, err
+	}
+	if err := c.db.bump(ctx); err != nil {
+		return 0, err
+	}
+	c.files.full = true
+	return c.capture()
+}
+
+// Pending returns the txids that were captured and not yet uploaded.
+func (c *Cell) Pending() []uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var txids []uint64
+	for txid := c.sent.through + 1; txid <= c.files.txid; txid++ {
+		txids = append(txids, txid)
+	}
+	return txids
+}
+
+// Upload puts every pending file into the bucket as it is, one object per
+// txid. Like celld it does not ask first whether the node still owns the
+// cell.
+func (c *Cell) Upload(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sent.singly(ctx, &c.files, c.files.txid)
+}
+
+// UploadThrough puts the pending files up to and including a txid into the
+// bucket, one object per txid.
+func (c *Cell) UploadThrough(ctx context.Context, txid uint64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sent.singly(ctx, &c.files, min(txid, c.files.txid))
+}
+
+// UploadMerged puts all pending files into the bucket as one level-0 object
+// over their range, written as a compactor writes: pages as LZ4 blocks, no
+// WAL fields. A single pending file is re-encoded under its own name.
+func (c *Cell) UploadMerged(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sent.merged(ctx, &c.files)
+}
+
+// Compact writes one level-1 object over at most max level-0 objects of the
+// epoch, those that follow the last level-1 object. The inputs stay. It
+// returns the range written, 0 and 0 when there was nothing to compact.
+func (c *Cell) Compact(ctx context.Context, max int) (minTXID, maxTXID uint64, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sent.compact(ctx, max)
+}
+
+// Snapshot writes the level-9 object of a handoff: the image at the last
+// captured txid, from txid 1 on, with a rolling checksum. The last captured
+// txids then need no object of their own. A paged epoch has none.
+func (c *Cell) Snapshot(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sent.snapshot(ctx, &c.files)
+}
+
+// barrier captures what is committed and uploads it: as a level-9 snapshot
+// when asked for and possible, else what is pending in the manner of the
+// layout.
+func (c *Cell) barrier(ctx context.Context, snapshot bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, err := c.capture(); err != nil {
 		return err
 	}
-	var script strings.Builder
-	script.WriteString("BEGIN;")
-	for _, t := range tables {
-		fmt.Fprintf(&script, "DROP TABLE IF EXISTS %s;", quoteName(t))
+	if snapshot && !c.files.paged {
+		return c.sent.snapshot(ctx, &c.files)
 	}
-	script.WriteString(ownTables + "COMMIT;")
-	return c.Exec(script.String())
+	return c.sent.pending(ctx, &c.files)
 }
 
-// droppable names the tables that deleteAll drops.
-func (c *Cell) droppable(ctx context.Context) ([]string, error) {
-	rows, err := c.DB().QueryContext(ctx, `SELECT name FROM pragma_table_list
-		WHERE schema = 'main' AND type IN ('table', 'virtual') AND name NOT LIKE 'sqlite\_%' ESCAPE '\'
-		AND name NOT LIKE '\_litestream\_%' ESCAPE '\' AND name NOT IN ('_cf_METADATA', '_cf_ALARM') ORDER BY name`)
-	if err != nil {
-		return nil, fmt.Errorf("list the tables of %s: %w", c.scope, err)
-	}
-	defer rows.Close()
-	var tables []string
-	for rows.Next() {
-		var t string
-		if err := rows.Scan(&t); err != nil {
-			return nil, fmt.Errorf("list the tables of %s: %w", c.scope, err)
+// close ends the database's handles by one of its ways to close.
+func (c *Cell) close(how func(*database) error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return how(&c.db)
+}
+
+// reopen closes the handles and opens the database again. After an orderly
+// close the WAL is gone, and the next file is a full image.
+func (c *Cell) reopen(ctx context.Context, orderly bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !orderly {
+		if err := c.db.closeHard(); err != nil {
+			return err
 		}
-		tables = append(tables, t)
+		return c.db.open()
 	}
-	return tables, rows.Err()
-}
-
-// quoteName quotes an SQL identifier.
-func quoteName(name string) string {
-	return `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
-}
-
-// closeClean closes the database as an orderly shutdown does: SQLite
-// checkpoints it and removes the WAL.
-func (c *Cell) closeClean() error {
-	if err := c.db.Close(); err != nil {
-		return fmt.Errorf("close the database of %s: %w", c.scope, err)
-	}
-	return nil
-}
-
-// closeHard closes the database and leaves the files as they were, which is
-// what a killed process leaves behind. SQLite checkpoints on close, so the
-// files are kept aside and put back.
-func (c *Cell) closeHard() error {
-	saved := map[string][]byte{}
-	for _, path := range []string{c.Path(), c.Path() + "-wal"} {
-		b, err := os.ReadFile(path)
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("drop the handles of %s: %w", c.scope, err)
-		}
-		saved[path] = b
-	}
-	if err := c.closeClean(); err != nil {
+	if err := c.db.closeClean(); err != nil {
 		return err
 	}
-	for path, b := range saved {
-		if err := os.WriteFile(path, b, 0o644); err != nil {
-			return fmt.Errorf("drop the handles of %s: %w", c.scope, err)
-		}
+	if err := c.db.open(); err != nil {
+		return err
 	}
-	return nil
+	c.files.full = true
+	return c.db.bump(ctx)
 }

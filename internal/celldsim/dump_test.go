@@ -15,8 +15,8 @@ func real64(x float64) Value {
 func text(s string) Value { return Value{Class: Text, Bytes: s} }
 func blob(s string) Value { return Value{Class: Blob, Bytes: s} }
 
-// openCell activates a cell with a certain form of database.
-func openCell(t *testing.T, pragmas ...string) *Cell {
+// freshCell activates a cell with a certain form of database.
+func freshCell(t *testing.T, pragmas ...string) *Cell {
 	t.Helper()
 	f := newFleet(t, Config{})
 	c, err := newNode(t, f, "node-a").ActivateWith(t.Context(), Activation{Cell: f.CellID("Shelf", "a"), Pragmas: pragmas})
@@ -26,7 +26,7 @@ func openCell(t *testing.T, pragmas ...string) *Cell {
 
 func TestDumpValues(t *testing.T) {
 	for _, encoding := range []string{"UTF-8", "UTF-16le", "UTF-16be"} {
-		c := openCell(t, fmt.Sprintf("encoding('%s')", encoding))
+		c := freshCell(t, fmt.Sprintf("encoding('%s')", encoding))
 		must(t, c.Exec(`CREATE TABLE t(id INTEGER PRIMARY KEY, r REAL, d DATETIME, b BOOLEAN, x)`))
 		must(t, c.Exec(`INSERT INTO t VALUES
 			(1, 3, '2026-01-02 03:04:05', 1, -0.0),
@@ -50,7 +50,7 @@ func TestDumpValues(t *testing.T) {
 
 func TestDumpInvalidText(t *testing.T) {
 	for encoding, bad := range map[string]string{"UTF-8": "ff41", "UTF-16le": "00d84100", "UTF-16be": "d8000041"} {
-		c := openCell(t, fmt.Sprintf("encoding('%s')", encoding))
+		c := freshCell(t, fmt.Sprintf("encoding('%s')", encoding))
 		must(t, c.Exec(`CREATE TABLE t(id INTEGER PRIMARY KEY, x)`))
 		must(t, c.Exec(`INSERT INTO t VALUES(1, CAST(x'`+bad+`' AS TEXT))`))
 		got := dump(t, c)["t"].Rows[0].Values[1]
@@ -61,7 +61,7 @@ func TestDumpInvalidText(t *testing.T) {
 }
 
 func TestDumpKeysAndColumns(t *testing.T) {
-	c := openCell(t)
+	c := freshCell(t)
 	must(t, c.Exec(`
 		CREATE TABLE composite(b TEXT, a TEXT, w AS (length(a)), PRIMARY KEY(a, b));
 		INSERT INTO composite VALUES('x', 'y'), ('z', NULL);
@@ -127,7 +127,7 @@ func TestWorkloadRepeats(t *testing.T) {
 	cfg := WorkloadConfig{Seed: 11, Vacuum: true, InvalidText: true}
 	var dumps []map[string]DumpedTable
 	for range 2 {
-		c := openCell(t)
+		c := freshCell(t)
 		cfg.Scope = c.Scope()
 		w := NewWorkload(cfg)
 		must(t, w.Run(t.Context(), c.DB(), 300))
@@ -163,7 +163,7 @@ func checkVariety(t *testing.T, d map[string]DumpedTable) {
 
 func TestWorkloadsOfManySeeds(t *testing.T) {
 	for seed := range uint64(20) {
-		c := openCell(t)
+		c := freshCell(t)
 		w := NewWorkload(WorkloadConfig{Seed: seed, Scope: c.Scope()})
 		if err := w.Run(t.Context(), c.DB(), 120); err != nil {
 			t.Errorf("seed %d: %v", seed, err)

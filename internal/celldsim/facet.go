@@ -17,47 +17,40 @@ func FacetHash(name string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Facet opens the facet of that name below a resident cell or facet, by the
-// same rules as an activation, at the root's epoch. A facet has a database,
-// a directory and a bucket prefix of its own and no own.json.
-func (c *Cell) Facet(ctx context.Context, name string) (*Cell, error) {
-	scope, err := celld.ParseScope(c.scope.Child(FacetHash(name)).String())
+// OpenFacet opens the facet of that name below a resident cell or facet, by
+// the same rules as an activation, at the root's epoch. A facet has a
+// database, a directory and a bucket prefix of its own and no own.json.
+func OpenFacet(ctx context.Context, below *Cell, name string) (*Cell, error) {
+	scope, err := celld.ParseScope(below.scope.Child(FacetHash(name)).String())
 	if err != nil {
-		return nil, fmt.Errorf("open facet %q of %s: %w", name, c.scope, err)
+		return nil, fmt.Errorf("open facet %q of %s: %w", name, below.scope, err)
 	}
-	if open, err := c.node.Cell(scope.String()); err == nil {
+	if open, ok := below.node.held.get(scope.String()); ok {
 		return open, nil
 	}
-	facet := c.node.newCell(scope, c.epoch, c.pragmas)
-	facet.root = c
-	if c.root != nil {
-		facet.root = c.root
+	c := newCell(below.node, scope, below.epoch, below.db.pragmas)
+	if err := openCell(ctx, c, Activation{}, false); err != nil {
+		return nil, fmt.Errorf("open facet %q of %s: %w", name, below.scope, err)
 	}
-	if err := facet.open(ctx, Activation{}, false); err != nil {
-		return nil, fmt.Errorf("open facet %q of %s: %w", name, c.scope, err)
-	}
-	return facet, nil
+	return c, nil
 }
 
 // DeleteFacet deletes the facet of that name below a resident cell or facet,
 // and all facets below it: their directories on the node and their objects in
-// the bucket.
-func (c *Cell) DeleteFacet(ctx context.Context, name string) error {
-	scope := c.scope.Child(FacetHash(name))
-	for _, below := range c.node.below(scope.String()) {
-		c.node.remove(below)
-		below.mu.Lock()
-		err := below.closeClean()
-		below.mu.Unlock()
-		if err != nil {
-			return fmt.Errorf("delete facet %q of %s: %w", name, c.scope, err)
+// the bucket. The facet need not be resident.
+func DeleteFacet(ctx context.Context, below *Cell, name string) error {
+	n, scope := below.node, below.scope.Child(FacetHash(name))
+	for _, c := range n.held.below(scope.String()) {
+		n.held.remove(c)
+		if err := c.close((*database).closeClean); err != nil {
+			return fmt.Errorf("delete facet %q of %s: %w", name, below.scope, err)
 		}
 	}
-	if err := os.RemoveAll(celld.ScopeDir(c.node.watch, scope)); err != nil {
-		return fmt.Errorf("delete facet %q of %s: %w", name, c.scope, err)
+	if err := os.RemoveAll(celld.ScopeDir(n.watch, scope)); err != nil {
+		return fmt.Errorf("delete facet %q of %s: %w", name, below.scope, err)
 	}
-	if err := c.node.fleet.deletePrefix(ctx, celld.CellsPrefix+scope.String()+"/"); err != nil {
-		return fmt.Errorf("delete facet %q of %s: %w", name, c.scope, err)
+	if err := n.fleet.deletePrefix(ctx, celld.CellsPrefix+scope.String()+"/"); err != nil {
+		return fmt.Errorf("delete facet %q of %s: %w", name, below.scope, err)
 	}
 	return nil
 }

@@ -168,9 +168,8 @@ func (f *Fleet) Node(ctx context.Context, name, watchDir string) (*Node, error) 
 	if err := os.MkdirAll(watchDir, 0o755); err != nil {
 		return nil, fmt.Errorf("make the data directory of node %s: %w", name, err)
 	}
-	n := &Node{fleet: f, name: name, watch: watchDir, cells: map[string]*Cell{}}
-	n.generation = f.token(8)
-	if err := n.Renew(ctx); err != nil {
+	n := &Node{fleet: f, name: name, watch: watchDir}
+	if err := n.begin(ctx); err != nil {
 		return nil, err
 	}
 	f.mu.Lock()

@@ -31,7 +31,7 @@ func TestWrongCallsAreErrors(t *testing.T) {
 	n := newNode(t, f, "node-a")
 	cell := f.CellID("Shelf", "a")
 	c := activate(t, n, cell)
-	facet, err := c.Facet(t.Context(), "left")
+	facet, err := OpenFacet(t.Context(), c, "left")
 	must(t, err)
 	_, twice := n.Activate(t.Context(), cell, "")
 	_, illegal := n.Activate(t.Context(), "../up", "")

@@ -160,7 +160,7 @@ func checkpointedCopy(t *testing.T, c *Cell) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "db.sqlite")
 	for _, suffix := range []string{"", "-wal"} {
-		b, err := os.ReadFile(c.Path() + suffix)
+		b, err := os.ReadFile(c.db.path() + suffix)
 		must(t, err)
 		must(t, os.WriteFile(path+suffix, b, 0o644))
 	}

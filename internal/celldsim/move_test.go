@@ -339,7 +339,7 @@ func TestLayoutPaths(t *testing.T) {
 	c := activate(t, n, cell)
 	fill(t, c, "one")
 	must(t, c.Upload(t.Context()))
-	facet, err := c.Facet(t.Context(), "left")
+	facet, err := OpenFacet(t.Context(), c, "left")
 	must(t, err)
 	must(t, facet.Upload(t.Context()))
 	h := FacetHash("left")
@@ -391,9 +391,9 @@ func TestFacetsMoveWithTheirRoot(t *testing.T) {
 	a, b := newNode(t, f, "node-a"), newNode(t, f, "node-b")
 	cell := f.CellID("Shelf", "a")
 	c := activate(t, a, cell)
-	left, err := c.Facet(t.Context(), "left")
+	left, err := OpenFacet(t.Context(), c, "left")
 	must(t, err)
-	inner, err := left.Facet(t.Context(), "inner")
+	inner, err := OpenFacet(t.Context(), left, "inner")
 	must(t, err)
 	fill(t, inner, "deep")
 	fill(t, left, "shallow")
@@ -403,16 +403,16 @@ func TestFacetsMoveWithTheirRoot(t *testing.T) {
 		t.Errorf("node-a keeps %v", got)
 	}
 	c = activate(t, b, cell)
-	left, err = c.Facet(t.Context(), "left")
+	left, err = OpenFacet(t.Context(), c, "left")
 	must(t, err)
-	inner, err = left.Facet(t.Context(), "inner")
+	inner, err = OpenFacet(t.Context(), left, "inner")
 	must(t, err)
 	if left.Epoch() != 2 || !cmp.Equal(wantLeft, dump(t, left)) || !cmp.Equal(wantInner, dump(t, inner)) {
 		t.Error("facets did not come along")
 	}
 	must(t, left.Upload(t.Context()))
 	must(t, inner.Upload(t.Context()))
-	must(t, c.DeleteFacet(t.Context(), "left"))
+	must(t, DeleteFacet(t.Context(), c, "left"))
 	if got := b.Cells(); !cmp.Equal(got, []string{cell}) {
 		t.Errorf("resident after the delete: %v", got)
 	}
@@ -432,8 +432,8 @@ func TestDeleteAllKeepsMetadata(t *testing.T) {
 	fill(t, c, "one")
 	v, err := V8("x")
 	must(t, err)
-	must(t, c.KVPut("k", v))
-	must(t, c.DeleteAll(t.Context()))
+	must(t, PutKV(c, "k", v))
+	must(t, DeleteAll(t.Context(), c))
 	capture(t, c)
 	checkFiles(t, c)
 	want := map[string]DumpedTable{"kv": {Columns: []string{"key", "value"}, KeyColumns: []string{"key"}}}

@@ -4,22 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
-
-	"celldexport/internal/celld"
 )
 
 // ErrResident is returned when a cell that the node already holds is
-// activated again, and its opposite when one is named that it does not hold.
-var (
-	ErrResident    = errors.New("cell is resident")
-	ErrNotResident = errors.New("cell is not resident")
-)
+// activated again.
+var ErrResident = errors.New("cell is resident")
+
+// ErrNotResident is returned when a cell is named that the node does not hold.
+var ErrNotResident = errors.New("cell is not resident")
 
 // Node is one celld process with its data directory. A node that crashed or
 // was reloaded is the same Node with another generation.
@@ -27,10 +22,10 @@ type Node struct {
 	fleet *Fleet
 	name  string
 	watch string
+	held  residents
 
 	mu         sync.Mutex
 	generation string
-	cells      map[string]*Cell
 }
 
 // Name returns the node's name, as own.json spells it.
@@ -48,9 +43,7 @@ func (n *Node) Generation() string {
 
 // Cell returns a resident cell or facet.
 func (n *Node) Cell(scope string) (*Cell, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	c, ok := n.cells[scope]
+	c, ok := n.held.get(scope)
 	if !ok {
 		return nil, fmt.Errorf("node %s, cell %s: %w", n.name, scope, ErrNotResident)
 	}
@@ -58,44 +51,7 @@ func (n *Node) Cell(scope string) (*Cell, error) {
 }
 
 // Cells returns the scopes of the resident cells and facets, in order.
-func (n *Node) Cells() []string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return slices.Sorted(maps.Keys(n.cells))
-}
-
-// add records a resident cell.
-func (n *Node) add(c *Cell) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.cells[c.Scope()] = c
-}
-
-// remove forgets a resident cell.
-func (n *Node) remove(c *Cell) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.cells, c.Scope())
-}
-
-// family returns a root cell's resident facets, deepest first, then the cell
-// itself.
-func (n *Node) family(root *Cell) []*Cell { return n.below(root.Scope()) }
-
-// below returns the resident cells and facets at a scope and below it,
-// deepest first.
-func (n *Node) below(top string) []*Cell {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	var family []*Cell
-	for scope, c := range n.cells {
-		if scope == top || strings.HasPrefix(scope, top+"/") {
-			family = append(family, c)
-		}
-	}
-	slices.SortFunc(family, func(a, b *Cell) int { return strings.Compare(b.Scope(), a.Scope()) })
-	return family
-}
+func (n *Node) Cells() []string { return n.held.scopes() }
 
 // lease is the document nodes/<node>.json of a node without a log tier.
 type lease struct {
@@ -123,18 +79,12 @@ func (n *Node) Renew(ctx context.Context) error {
 }
 
 // Crash ends the process as kill -9 does: nothing is captured, uploaded or
-// deleted, the handles are gone. [Node.Restart] or [Node.Reload] brings the
-// node back.
+// deleted, the handles are gone. [Node.Restart] brings the node back.
 func (n *Node) Crash() error {
-	n.mu.Lock()
-	cells := slices.Collect(maps.Values(n.cells))
-	clear(n.cells)
-	n.mu.Unlock()
 	var errs []error
-	for _, c := range cells {
-		c.mu.Lock()
-		errs = append(errs, c.closeHard())
-		c.mu.Unlock()
+	for _, c := range n.held.below("") {
+		n.held.remove(c)
+		errs = append(errs, c.close((*database).closeHard))
 	}
 	return errors.Join(errs...)
 }
@@ -145,8 +95,14 @@ func (n *Node) Restart(ctx context.Context) error {
 	if err := n.Crash(); err != nil {
 		return err
 	}
+	return n.begin(ctx)
+}
+
+// begin starts a process life: a new generation, and its lease.
+func (n *Node) begin(ctx context.Context) error {
+	generation := n.fleet.token(8)
 	n.mu.Lock()
-	n.generation = n.fleet.token(8)
+	n.generation = generation
 	n.mu.Unlock()
 	return n.Renew(ctx)
 }
@@ -156,63 +112,23 @@ func (n *Node) Restart(ctx context.Context) error {
 // every resident cell at its epoch, and the txids go on. The cells are the
 // same Cell values with new handles.
 func (n *Node) Reload(ctx context.Context) error {
-	n.mu.Lock()
-	cells := slices.Collect(maps.Values(n.cells))
-	n.mu.Unlock()
 	certificate := filepath.Join(n.watch, ".clean-reload.json")
 	text := fmt.Sprintf(`{"node":%q,"generation":%q}`, n.name, n.Generation())
 	if err := os.WriteFile(certificate, []byte(text), 0o644); err != nil {
 		return fmt.Errorf("reload node %s: %w", n.name, err)
 	}
-	for _, c := range cells {
-		if err := c.reload(ctx); err != nil {
+	for _, c := range n.held.below("") {
+		if n.fleet.cfg.Layout == V06 {
+			if err := c.barrier(ctx, false); err != nil {
+				return fmt.Errorf("reload node %s: %w", n.name, err)
+			}
+		}
+		if err := c.reopen(ctx, false); err != nil {
 			return fmt.Errorf("reload node %s: %w", n.name, err)
 		}
 	}
-	n.mu.Lock()
-	n.generation = n.fleet.token(8)
-	n.mu.Unlock()
 	if err := os.Remove(certificate); err != nil {
 		return fmt.Errorf("reload node %s: %w", n.name, err)
 	}
-	return n.Renew(ctx)
-}
-
-// reload closes and reopens a cell with its files in place.
-func (c *Cell) reload(ctx context.Context) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.node.fleet.cfg.Layout == V06 {
-		if err := c.barrier(ctx); err != nil {
-			return err
-		}
-	}
-	if err := c.closeHard(); err != nil {
-		return err
-	}
-	var err error
-	c.db, err = openDatabase(c.Path(), c.pragmas)
-	return err
-}
-
-// barrier captures what is committed and uploads what is pending.
-func (c *Cell) barrier(ctx context.Context) error {
-	if _, err := c.capture(); err != nil {
-		return err
-	}
-	return c.uploadPending(ctx)
-}
-
-// evictedImage finds the image that an eviction left in the epoch before.
-func (n *Node) evictedImage(scope celld.Scope, epoch uint64) (string, bool) {
-	if epoch < 2 {
-		return "", false
-	}
-	for _, name := range []string{celld.EvictedName, celld.HibernatedName} {
-		path := filepath.Join(celld.EpochDir(n.watch, scope, epoch-1), name)
-		if _, err := os.Stat(path); err == nil {
-			return path, true
-		}
-	}
-	return "", false
+	return n.begin(ctx)
 }
