@@ -3,18 +3,15 @@ package ledger
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 )
 
-// encode writes the document as indented JSON: people read ledgers when
-// something went wrong. Maps come out in byte order of their keys.
+// encode writes the document as one line of JSON. Maps come out in byte order
+// of their keys.
 func (d *Document) encode() ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	e.SetIndent("", " ")
 	if err := e.Encode(d); err != nil {
 		return nil, err
 	}
@@ -84,9 +81,6 @@ func decodeJSON(data []byte, into any) error {
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
 		return fmt.Errorf("%w: %w", ErrCorrupt, err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: something follows the JSON object", ErrCorrupt)
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func ClaimNode(ctx context.Context, store objstore.Store, node string, doc NodeD
 		return fmt.Errorf("claim %s: state, boot and token must be set", key)
 	}
 	doc.Format = Format
-	data, err := json.MarshalIndent(doc, "", " ")
+	data, err := json.Marshal(doc)
 	if err != nil {
 		return fmt.Errorf("claim %s: %w", key, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"unicode/utf8"
 )
 
 // Mark is the position of a unit: its epoch and its highest txid.
@@ -61,6 +62,9 @@ func (s *Stream) SetTables(epoch uint64, tables map[string][]Generation) error {
 	for name, list := range tables {
 		if err := checkList(list); err != nil {
 			return fmt.Errorf("set tables of %s in e%d: table %q: %w", s.Identity, epoch, name, err)
+		}
+		if !utf8.ValidString(name) {
+			return fmt.Errorf("set tables of %s in e%d: table %q: the name is not valid UTF-8, which JSON cannot hold", s.Identity, epoch, name)
 		}
 		if have := last(s.Tables[name]); last(list) < have {
 			return fmt.Errorf("set tables of %s in e%d: table %q: the last generation is %d, the ledger's %d", s.Identity, epoch, name, last(list), have)
