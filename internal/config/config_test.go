@@ -349,3 +349,33 @@ func TestShownSettingsLoadAgain(t *testing.T) {
 		check(t, name, s, got, err)
 	}
 }
+
+// The example shows every key with its variable, and its defaults are the
+// program's.
+func TestExampleFile(t *testing.T) {
+	const path = "../../examples/exportd.yaml"
+	got, _, err := Load(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Default()
+	want.Watch, want.State, want.Node, want.Bucket = "/var/lib/celld/state", "/var/lib/exportd", "node-a", "s3://fleet"
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(text), "\n")
+	keys, variables := Variables()
+	for i, key := range keys {
+		name := key[strings.Index(key, ".")+1:]
+		if !slices.ContainsFunc(lines, func(line string) bool {
+			return strings.HasPrefix(strings.TrimSpace(line), name+":") && strings.Contains(line, "# "+variables[i]+" ") ||
+				strings.HasPrefix(strings.TrimSpace(line), name+":") && strings.HasSuffix(line, "# "+variables[i])
+		}) {
+			t.Errorf("%s with %s is not in %s", key, variables[i], path)
+		}
+	}
+}
