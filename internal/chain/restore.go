@@ -43,7 +43,7 @@ func Restore(ctx context.Context, store objstore.Store, plan []File, w PageWrite
 			return ltxfile.Info{}, r.read, fmt.Errorf("restore from %s: %w", f.Object.Key, err)
 		}
 	}
-	if pgno, ok := r.seen.missing(r.last.Commit, ltxfile.LockPage(r.last.PageSize)); ok {
+	if pgno, ok := r.missing(); ok {
 		key := plan[r.claimed(pgno)].Object.Key
 		return ltxfile.Info{}, r.read, fmt.Errorf("restore from %s: page %d of %d is in no object: %w", key, pgno, r.last.Commit, ltxfile.ErrCorrupt)
 	}
@@ -110,6 +110,12 @@ func (r *restorer) resize(h ltxfile.Header) error {
 		return fmt.Errorf("resize to %d pages of %d bytes: %w", h.Commit, h.PageSize, err)
 	}
 	return nil
+}
+
+// missing is the lowest page of the database that no file held. The page that
+// SQLite locks is in none and not missed.
+func (r *restorer) missing() (pgno uint32, ok bool) {
+	return r.seen.missing(r.last.Commit, ltxfile.LockPage(r.last.PageSize))
 }
 
 // claimed is the index of the file that last grew the database over a page.
