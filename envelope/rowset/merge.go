@@ -14,26 +14,26 @@ import (
 // reader walks one run.
 type reader struct {
 	in    *bufio.Reader
+	frame [frameSize]byte
 	entry entry
 	buf   []byte
 }
 
 // next reads the following entry; false at the end of the run.
 func (r *reader) next() (bool, error) {
-	var frame [frameSize]byte
-	if _, err := io.ReadFull(r.in, frame[:]); err != nil {
+	if _, err := io.ReadFull(r.in, r.frame[:]); err != nil {
 		if errors.Is(err, io.EOF) {
 			return false, nil
 		}
 		return false, fmt.Errorf("read rows back from temporary file: %w", err)
 	}
-	key := int(binary.LittleEndian.Uint32(frame[0:]))
-	tail := int(binary.LittleEndian.Uint32(frame[4:]))
+	key := int(binary.LittleEndian.Uint32(r.frame[0:]))
+	tail := int(binary.LittleEndian.Uint32(r.frame[4:]))
 	r.buf = slices.Grow(r.buf[:0], key+tail)[:key+tail]
 	if _, err := io.ReadFull(r.in, r.buf); err != nil {
 		return false, fmt.Errorf("read rows back from temporary file: %w", err)
 	}
-	r.entry = entry{key: r.buf[:key], op: frame[8], tail: r.buf[key:]}
+	r.entry = entry{key: r.buf[:key], op: r.frame[8], tail: r.buf[key:]}
 	return true, nil
 }
 

@@ -51,6 +51,9 @@ func (p *pages) change() *diffpage.Change {
 		p.t.Fatal(err)
 	}
 	size := int(file[16])<<8 | int(file[17])
+	if size == 1 {
+		size = 65536 // the header has no room for it
+	}
 	images := shadow.NewImages(uint32(size), 1<<20, p.t.TempDir())
 	for at := 0; at < len(file); at += size {
 		page := file[at : at+size]
@@ -68,59 +71,31 @@ func (p *pages) change() *diffpage.Change {
 	return c
 }
 
-// The records made from pages are those made from SELECT, byte by byte, for
-// any encoding, and lead a consumer to the same rows.
+// Random streams over every page size and encoding: the tape compares what is
+// made from pages with what is made from SELECT, byte by byte.
 func TestPagesGiveTheSameRecords(t *testing.T) {
-	for seed := range uint64(24) {
+	for seed := range uint64(18) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := random{rand.New(rand.NewPCG(seed, 80))}
-			path := filepath.Join(t.TempDir(), "cell.db")
-			s := newTape(t)
-			s.d = openDatabase(t, path)
-			s.d.exec("PRAGMA journal_mode = MEMORY", "PRAGMA synchronous = OFF",
+			s := newTape(t,
 				fmt.Sprintf("PRAGMA page_size = %d", []int{512, 1024, 4096}[seed%3]),
 				fmt.Sprintf("PRAGMA encoding = '%s'", []string{"UTF-8", "UTF-16le", "UTF-16be"}[seed/3%3]))
 			for i, create := range kinds {
 				s.d.exec(fmt.Sprintf(create, string("pqrstu"[i])))
 			}
-			p := newPages(t, path)
 			for range 20 {
 				for range 1 + r.IntN(8) {
 					s.d.try(r.statement())
 				}
-				p.step(s)
+				s.unit()
 			}
 		})
 	}
 }
 
-// step runs one unit from pages and from SELECT.
-func (p *pages) step(s *tape) {
-	s.t.Helper()
-	change := p.change()
-	defer func() {
-		if err := change.Close(); err != nil {
-			s.t.Error(err)
-		}
-	}()
-	s.txid++ // the plan is for the unit that comes
-	got := s.encode(s.plan(change), change)
-	s.txid--
-	want := s.unit()
-	if diff := cmp.Diff(want, got); diff != "" {
-		s.t.Fatalf("unit %d (-select +pages):\n%s", s.txid, diff)
-	}
-	if err := change.Accept(); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
 // A re-base shows from pages what it shows from SELECT.
 func TestPagesGiveTheSameRebase(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "cell.db")
-	s := newTape(t)
-	s.d = openDatabase(t, path)
-	s.d.exec("PRAGMA journal_mode = MEMORY", `CREATE TABLE _cf_METADATA(scope PRIMARY KEY, actor_name, incarnation)`, `INSERT INTO _cf_METADATA VALUES ('Shelf:a17', 'aisle 9', 5)`)
+	s := newTape(t, `CREATE TABLE _cf_METADATA(scope PRIMARY KEY, actor_name, incarnation)`, `INSERT INTO _cf_METADATA VALUES ('Shelf:a17', 'aisle 9', 5)`)
 	r := random{rand.New(rand.NewPCG(1, 1))}
 	for i, create := range kinds {
 		s.d.exec(fmt.Sprintf(create, string("pqrstu"[i])))
@@ -128,12 +103,10 @@ func TestPagesGiveTheSameRebase(t *testing.T) {
 	for range 200 {
 		s.d.try(r.statement())
 	}
-	p := newPages(t, path)
-	change := p.change()
-	if err := change.Accept(); err != nil {
+	if err := s.p.change().Accept(); err != nil {
 		t.Fatal(err)
 	}
-	img := ImageOf(p.base)
+	img := ImageOf(s.p.base)
 	name, incarnation, err := Metadata(img, "Shelf:a17")
 	if err != nil || name == nil || *name != "aisle 9" || incarnation == nil || *incarnation != 5 {
 		t.Errorf("metadata %v, %v, %v; want aisle 9 and 5", deref(name), deref(incarnation), err)

@@ -51,9 +51,22 @@ type sorter struct {
 	size  int64
 }
 
-// place is an entry in the arena: its key, its operation and its tail.
+// place is an entry in the arena: the lengths of its key and tail, and the
+// start of its key as a number, which tells most keys apart without a look
+// into the arena.
 type place struct {
 	off, key, tail int
+	prefix         uint64
+}
+
+// prefixOf is a number that compares as the keys do where it differs.
+func prefixOf(key []byte) uint64 {
+	if len(key) >= 8 {
+		return binary.BigEndian.Uint64(key)
+	}
+	var b [8]byte
+	copy(b[:], key)
+	return binary.BigEndian.Uint64(b[:])
 }
 
 // run is a sorted stretch of the temporary file.
@@ -70,14 +83,14 @@ func (s *sorter) at(p place) entry {
 
 // add takes a copy of the entry.
 func (s *sorter) add(key []byte, op byte, tail []byte) error {
-	const perEntry = 24 // of the index
+	const perEntry = 32 // of the index
 	need := int64(len(s.arena)+len(key)+1+len(tail)) + int64(len(s.index)+1)*perEntry
 	if need > s.limit && len(s.index) > 0 {
 		if err := s.flush(); err != nil {
 			return err
 		}
 	}
-	p := place{off: len(s.arena), key: len(key), tail: len(tail)}
+	p := place{off: len(s.arena), key: len(key), tail: len(tail), prefix: prefixOf(key)}
 	s.arena = append(s.arena, key...)
 	s.arena = append(s.arena, op)
 	s.arena = append(s.arena, tail...)
@@ -88,22 +101,31 @@ func (s *sorter) add(key []byte, op byte, tail []byte) error {
 // order sorts what is in memory.
 func (s *sorter) order() {
 	slices.SortFunc(s.index, func(a, b place) int {
+		if a.prefix != b.prefix {
+			return cmp.Compare(a.prefix, b.prefix)
+		}
 		x, y := s.at(a), s.at(b)
 		return compareEntries(&x, &y)
 	})
+}
+
+// walk visits what is in memory as it stands.
+func (s *sorter) walk(visit func(*entry) error) error {
+	var e entry
+	for _, p := range s.index {
+		e = s.at(p)
+		if err := visit(&e); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // flush writes what is in memory as a run.
 func (s *sorter) flush() error {
 	s.order()
 	err := s.write(func(put func(*entry) error) error {
-		for _, p := range s.index {
-			e := s.at(p)
-			if err := put(&e); err != nil {
-				return err
-			}
-		}
-		return nil
+		return s.walk(put)
 	})
 	s.arena, s.index = s.arena[:0], s.index[:0]
 	if err != nil || len(s.runs) < maxRuns {
@@ -118,12 +140,12 @@ func (s *sorter) flush() error {
 func (s *sorter) write(fill func(put func(*entry) error) error) error {
 	start := s.size
 	w := bufio.NewWriterSize(s, 64<<10)
-	var frame [frameSize]byte
+	frame := make([]byte, frameSize)
 	err := fill(func(e *entry) error {
 		binary.LittleEndian.PutUint32(frame[0:], uint32(len(e.key)))
 		binary.LittleEndian.PutUint32(frame[4:], uint32(len(e.tail)))
 		frame[8] = e.op
-		for _, b := range [...][]byte{frame[:], e.key, e.tail} {
+		for _, b := range [...][]byte{frame, e.key, e.tail} {
 			if _, err := w.Write(b); err != nil {
 				return err
 			}
@@ -152,13 +174,7 @@ func (s *sorter) Write(p []byte) (int, error) {
 func (s *sorter) each(visit func(*entry) error) error {
 	if len(s.runs) == 0 {
 		s.order()
-		for _, p := range s.index {
-			e := s.at(p)
-			if err := visit(&e); err != nil {
-				return err
-			}
-		}
-		return nil
+		return s.walk(visit)
 	}
 	if len(s.index) > 0 {
 		if err := s.flush(); err != nil {

@@ -2,6 +2,7 @@ package rowset
 
 import (
 	"maps"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,6 +17,7 @@ import (
 type tape struct {
 	t         *testing.T
 	d         *database
+	p         *pages
 	opt       Options
 	last      *state
 	gens      map[string][]ledger.Generation
@@ -25,8 +27,11 @@ type tape struct {
 }
 
 func newTape(t *testing.T, statements ...string) *tape {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "cell.db")
+	d := openDatabase(t, path).exec("PRAGMA journal_mode = MEMORY", "PRAGMA synchronous = OFF").exec(statements...)
 	return &tape{
-		t: t, d: newDatabase(t, statements...), last: empty(),
+		t: t, d: d, p: newPages(t, path), last: empty(),
 		opt:       Options{Scope: "Shelf:a17", MaxRecordBytes: 1 << 20, MemoryBytes: 1 << 20, TempDir: t.TempDir()},
 		gens:      map[string][]ledger.Generation{},
 		described: map[envelope.TableGeneration]bool{},
@@ -58,9 +63,10 @@ func (s *tape) plan(src Source) *Plan {
 	return p
 }
 
-// unit executes statements as one unit and returns its records. Every unit is
-// planned and encoded again with its own entries in the ledger, as after a
-// crash behind the ledger's write, which must change nothing.
+// unit executes statements as one unit and returns its records, made from
+// SELECT. Every unit is also made from pages, and planned and encoded again
+// with its own entries in the ledger, as after a crash behind the ledger's
+// write: neither may change anything.
 func (s *tape) unit(statements ...string) []string {
 	s.t.Helper()
 	s.d.exec(statements...)
@@ -68,6 +74,7 @@ func (s *tape) unit(statements ...string) []string {
 	src := &fake{before: s.last, after: s.d.capture()}
 	plan := s.plan(src)
 	lines := s.encode(plan, src)
+	s.fromPages(lines)
 	maps.Copy(s.gens, plan.Ledger())
 	again := s.plan(src)
 	if again.Changed() {
@@ -81,6 +88,23 @@ func (s *tape) unit(statements ...string) []string {
 	}
 	s.last = src.after
 	return lines
+}
+
+// fromPages compares records with those made from the pages of the unit.
+func (s *tape) fromPages(want []string) {
+	s.t.Helper()
+	change := s.p.change()
+	defer func() {
+		if err := change.Close(); err != nil {
+			s.t.Error(err)
+		}
+	}()
+	if diff := cmp.Diff(want, s.encode(s.plan(change), change), cmpopts.EquateEmpty()); diff != "" {
+		s.t.Fatalf("unit %d (-select +pages):\n%s", s.txid, diff)
+	}
+	if err := change.Accept(); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // bodies is what unit returns, each line as its origin and body alone.
