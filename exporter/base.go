@@ -51,7 +51,7 @@ type basis struct {
 	kind baseKind
 	// prev is the position the link names, nil for none.
 	prev *position
-	mode envelope.LinkMode
+	mode envelope.Mode
 	// files restore prev when kind is restored.
 	files []chain.File
 	// pin is the ledger's entry when the epoch is pinned already.
@@ -67,14 +67,14 @@ func (e *Exporter) begin(ctx context.Context, s *stream, v view, res proof.Resul
 	}
 	led := newestLife(doc)
 	if led == nil && s.doc.Bound() {
-		return waiting(Waiting, "the ledger %s of a stream that was exported is missing: restore the object from a backup; without it a table's generations would begin anew", ledger.Key(s.scope.Cell, s.scope.Facet))
+		return waiting(StateWaiting, "the ledger %s of a stream that was exported is missing: restore the object from a backup; without it a table's generations would begin anew", ledger.Key(s.scope.Cell, s.scope.Facet))
 	}
 	if led != nil {
 		if pin, ok := led.Epoch(v.disk.Epoch); ok {
 			return e.resume(ctx, s, v, led, pin, res)
 		}
 		if newest, ok := led.Newest(); ok && newest.Epoch > v.disk.Epoch {
-			return waiting(Fenced, "e%d of %s is pinned in the ledger above e%d on disk", newest.Epoch, s.doc.Scope, v.disk.Epoch)
+			return waiting(StateFenced, "e%d of %s is pinned in the ledger above e%d on disk", newest.Epoch, s.doc.Scope, v.disk.Epoch)
 		}
 	}
 	b, err := e.decide(ctx, s, v, led, res)
@@ -113,7 +113,7 @@ func (e *Exporter) decide(ctx context.Context, s *stream, v view, led *ledger.St
 	}
 	if pred.Closed == nil {
 		if s.unclosed++; s.unclosed <= patience {
-			return basis{}, waiting(Pending, "e%d of %s is not closed by its exporter on node %s yet", pred.Epoch, s.doc.Scope, pred.Writer.Node)
+			return basis{}, waiting(StatePending, "e%d of %s is not closed by its exporter on node %s yet", pred.Epoch, s.doc.Scope, pred.Writer.Node)
 		}
 		return basis{}, nil
 	}
@@ -205,7 +205,7 @@ func (e *Exporter) start(ctx context.Context, s *stream, v view, led *ledger.Str
 		return err
 	}
 	defer change.Close()
-	id, err := e.identify(ctx, s, led, change, v.disk.Epoch)
+	id, err := e.identify(ctx, s, led, change, ledger.Mark{Epoch: v.disk.Epoch, TXID: st.info.MaxTXID})
 	if err != nil {
 		return err
 	}
@@ -232,7 +232,7 @@ func (e *Exporter) start(ctx context.Context, s *stream, v view, led *ledger.Str
 
 // enter pins the epoch in the ledger and takes the residency into the
 // document, durably, before anything of it is spooled.
-func (e *Exporter) enter(ctx context.Context, s *stream, id envelope.Stream, pin ledger.Epoch, r state.Residency) error {
+func (e *Exporter) enter(ctx context.Context, s *stream, id identity, pin ledger.Epoch, r state.Residency) error {
 	led, life, err := e.pin(ctx, s, id, pin)
 	if err != nil {
 		return err
@@ -243,7 +243,7 @@ func (e *Exporter) enter(ctx context.Context, s *stream, id envelope.Stream, pin
 	}
 	s.led = led
 	s.enter(r)
-	s.doc.ID, s.doc.Life = id, life
+	s.doc.ID, s.doc.Life = id.Stream, life
 	return e.saveNow(ctx, s)
 }
 
@@ -257,7 +257,9 @@ func (e *Exporter) takeBase(ctx context.Context, s *stream, v view, b basis) err
 	if b.kind == restored {
 		sh = state.Shadow{File: shadowName(s.doc.Scope, envelope.Position{Epoch: b.prev.epoch, TXID: b.prev.txid}), Epoch: b.prev.epoch, TXID: b.prev.txid}
 	}
-	e.dropBase(s)
+	if err := e.releaseBase(ctx, s); err != nil {
+		return err
+	}
 	if err := e.prepareShadow(ctx, s, &sh, b); err != nil {
 		return err
 	}
@@ -303,26 +305,35 @@ func (e *Exporter) restore(ctx context.Context, s *stream, name string, files []
 	return info, nil
 }
 
-// identify is the name of the stream in records: as the ledger has it, else
-// bound now. The cell's own incarnation counts at that moment only.
-func (e *Exporter) identify(ctx context.Context, s *stream, led *ledger.Stream, img rowset.Image, epoch uint64) (envelope.Stream, error) {
-	if led != nil {
-		return streamOf(led), nil
-	}
-	return e.bindTo(ctx, s, img, epoch)
+// identity is a stream's name in records and, when it is bound now, the table
+// generations that its cell kept for itself.
+type identity struct {
+	envelope.Stream
+	seed map[string][]ledger.Generation
 }
 
-// bindTo names a stream that no ledger knows from a state of its cell.
-func (e *Exporter) bindTo(ctx context.Context, s *stream, img rowset.Image, epoch uint64) (envelope.Stream, error) {
+// identify names the stream as the ledger has it, else binds it now: what the
+// cell says of its own incarnation and generations counts at that moment only.
+func (e *Exporter) identify(ctx context.Context, s *stream, led *ledger.Stream, img rowset.Image, at ledger.Mark) (identity, error) {
+	if led != nil {
+		return identity{Stream: streamOf(led)}, nil
+	}
 	script, err := e.scripts.find(ctx, s.scope)
 	if err != nil {
-		return envelope.Stream{}, waiting(Waiting, "%w", err)
+		return identity{}, waiting(StateWaiting, "%w", err)
 	}
 	_, incarnation, err := rowset.Metadata(img, s.doc.Scope)
 	if err != nil {
-		return envelope.Stream{}, fmt.Errorf("read the cell's incarnation: %w", err)
+		return identity{}, fmt.Errorf("read the cell's incarnation: %w", err)
 	}
-	id := envelope.Stream{Script: script, Class: s.scope.Class(), Cell: s.scope.Cell, Facet: s.scope.Facet, Incarnation: epoch}
+	registry, err := rowset.ExportRegistry(img)
+	if err != nil {
+		return identity{}, fmt.Errorf("read the cell's table generations: %w", err)
+	}
+	id := identity{
+		Stream: envelope.Stream{Script: script, Class: s.scope.Class(), Cell: s.scope.Cell, Facet: s.scope.Facet, Incarnation: at.Epoch},
+		seed:   rowset.Seed(registry, at),
+	}
 	if incarnation != nil {
 		id.Incarnation = *incarnation
 	}

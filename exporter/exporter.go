@@ -64,7 +64,7 @@ type Exporter struct {
 	fleet    objstore.Store
 	dir      *state.Dir
 	spool    *delivery.Spool
-	delivery *delivery.Delivery
+	delivery *delivery.Engine
 	tail     *ltxtail.Tail
 	pipeline
 	metrics *metrics
@@ -173,11 +173,13 @@ func (e *Exporter) openStores(ctx context.Context, o Options) (objstore.Store, e
 
 func (e *Exporter) openDelivery(export objstore.Store) error {
 	x := e.settings.Export
-	sink := bucket.New(bucket.Config{
+	sink, err := bucket.New(bucket.Config{
 		Store: export, Node: e.settings.Node, FlushInterval: x.Flush, FlushBytes: x.FlushBytes, QueueBytes: x.QueueBytes,
-		Now: e.now, Rand: e.random, Retention: x.Retention.String(),
+		Now: e.now, Retention: x.Retention.String(),
 	})
-	var err error
+	if err != nil {
+		return err
+	}
 	e.delivery, err = delivery.New(delivery.Config{
 		Spool: e.spool, Sinks: []sinks.Sink{sink}, Dir: filepath.Join(e.dir.Path(), "delivery"), Now: e.now, Logger: e.log,
 	})

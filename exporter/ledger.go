@@ -20,7 +20,7 @@ func (e *Exporter) ledgerKey(s *stream) string { return ledger.Key(s.scope.Cell,
 func (e *Exporter) loadLedger(ctx context.Context, s *stream) (*ledger.Document, error) {
 	doc, _, err := ledger.Load(ctx, e.fleet, e.ledgerKey(s))
 	if err != nil {
-		return nil, waiting(Waiting, "read the ledger of %s: %w", s.doc.Scope, err)
+		return nil, waiting(StateWaiting, "read the ledger of %s: %w", s.doc.Scope, err)
 	}
 	return doc, nil
 }
@@ -36,7 +36,7 @@ func (e *Exporter) ledgerOf(ctx context.Context, s *stream) (*ledger.Stream, err
 	}
 	l := entryOf(doc, s.doc.ID)
 	if l == nil {
-		return nil, waiting(Waiting, "the ledger %s does not know incarnation %d of %s: restore the object from a backup", e.ledgerKey(s), s.doc.ID.Incarnation, s.doc.Scope)
+		return nil, waiting(StateWaiting, "the ledger %s does not know incarnation %d of %s: restore the object from a backup", e.ledgerKey(s), s.doc.ID.Incarnation, s.doc.Scope)
 	}
 	s.led = l
 	return l, nil
@@ -74,7 +74,7 @@ func (e *Exporter) updateLedger(ctx context.Context, s *stream, change func(*led
 
 // pin binds the stream and enters its epoch, in one write. life is the index
 // of our state directory in the ledger's list.
-func (e *Exporter) pin(ctx context.Context, s *stream, id envelope.Stream, pin ledger.Epoch) (led *ledger.Stream, life uint64, err error) {
+func (e *Exporter) pin(ctx context.Context, s *stream, id identity, pin ledger.Epoch) (led *ledger.Stream, life uint64, err error) {
 	doc, err := ledger.Update(ctx, e.fleet, e.ledgerKey(s), e.random, func(d *ledger.Document) error {
 		l, err := d.Bind(ledger.Identity{Script: id.Script, Class: id.Class, Cell: id.Cell, Facet: id.Facet, Incarnation: id.Incarnation})
 		if err != nil {
@@ -85,13 +85,17 @@ func (e *Exporter) pin(ctx context.Context, s *stream, id envelope.Stream, pin l
 			// An epoch that another state directory pinned stays as it is.
 			return nil
 		}
-		return l.Pin(pin)
+		bound := len(l.Epochs) == 0
+		if err := l.Pin(pin); err != nil || !bound || len(id.seed) == 0 {
+			return err
+		}
+		return l.SetTables(pin.Epoch, id.seed)
 	})
 	if errors.Is(err, ledger.ErrFenced) {
-		return nil, 0, waiting(Fenced, "pin e%d of %s: %w", pin.Epoch, s.doc.Scope, err)
+		return nil, 0, waiting(StateFenced, "pin e%d of %s: %w", pin.Epoch, s.doc.Scope, err)
 	}
 	if err != nil {
-		return nil, 0, waiting(Waiting, "pin e%d of %s in the ledger: %w", pin.Epoch, s.doc.Scope, err)
+		return nil, 0, waiting(StateWaiting, "pin e%d of %s in the ledger: %w", pin.Epoch, s.doc.Scope, err)
 	}
-	return entryOf(doc, id), life, nil
+	return entryOf(doc, id.Stream), life, nil
 }

@@ -11,7 +11,7 @@ import (
 // commit of its own.
 func (e *Exporter) spoolLink(s *stream, pin ledger.Epoch, committedAt int64, name *string) error {
 	env := e.envelope(s, name, committedAt, envelope.Position{Epoch: pin.Epoch, TXID: pin.StartTXID})
-	body := envelope.Link{StartTXID: pin.StartTXID, PrevEpoch: pin.PrevEpoch, PrevTXID: pin.PrevTXID, Mode: envelope.LinkMode(pin.Mode)}
+	body := envelope.Link{StartTXID: pin.StartTXID, PrevEpoch: pin.PrevEpoch, PrevTXID: pin.PrevTXID, Mode: envelope.Mode(pin.Mode)}
 	seq, err := e.spoolRecords(s, env, &body)
 	if err != nil {
 		return err

@@ -75,9 +75,9 @@ func (m *metrics) unit(s rowset.Stats) {
 // observe sets the gauges from a summary.
 func (m *metrics) observe(s *Summary) {
 	m.queueBytes.Set(float64(s.Spool.Bytes))
-	m.pendingCommits.Set(float64(s.Streams[Pending]))
+	m.pendingCommits.Set(float64(s.Streams[StatePending]))
 	m.certifiable.Set(float64(len(s.Uncertified)))
-	for _, st := range []State{Exported, Pending, Waiting, Fenced, Ended, Full, Failed} {
+	for _, st := range []State{StateExported, StatePending, StateWaiting, StateFenced, StateEnded, StateFull, StateFailed} {
 		m.streams.WithLabelValues(string(st)).Set(float64(s.Streams[st]))
 	}
 	m.watched.Set(float64(s.Watch.Watched))

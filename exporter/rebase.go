@@ -49,14 +49,16 @@ func (e *Exporter) rebase(ctx context.Context, s *stream, v view, led *ledger.St
 	if pin != nil {
 		ours := pin.Writer == e.writer()
 		r.Linked = !ours || s.doc.Residency.Epoch == epoch && s.doc.Residency.Linked
-		r.Uncertified = !ours
+		r.Uncertified = !ours || s.doc.Residency.Epoch == epoch && s.doc.Residency.Uncertified
 	}
 	plan, err := chain.Plan(files, epoch, head)
 	if err != nil {
 		return fmt.Errorf("re-base %s e%d: %w", s.doc.Scope, epoch, err)
 	}
 	name := shadowName(s.doc.Scope, at)
-	e.dropBase(s)
+	if err := e.releaseBase(ctx, s); err != nil {
+		return err
+	}
 	info, err := e.restore(ctx, s, name, plan)
 	if err != nil {
 		return err
@@ -66,7 +68,7 @@ func (e *Exporter) rebase(ctx context.Context, s *stream, v view, led *ledger.St
 		return err
 	}
 	defer base.close()
-	id, err := e.identify(ctx, s, led, rowset.ImageOf(base.base), epoch)
+	id, err := e.identify(ctx, s, led, rowset.ImageOf(base.base), ledger.Mark{Epoch: epoch, TXID: head})
 	if err != nil {
 		return err
 	}
@@ -108,7 +110,7 @@ func (e *Exporter) provenHead(ctx context.Context, s *stream, v view) ([]chain.F
 	}
 	cuts := chain.Extend(inEpoch, v.target.After)
 	if len(cuts) == 0 {
-		return nil, 0, waiting(Pending, "e%d of %s has no contiguous objects in the bucket yet", v.disk.Epoch, s.doc.Scope)
+		return nil, 0, waiting(StatePending, "e%d of %s has no contiguous objects in the bucket yet", v.disk.Epoch, s.doc.Scope)
 	}
 	return files, cuts[len(cuts)-1], nil
 }
@@ -169,7 +171,7 @@ func (e *Exporter) spoolSnapshot(ctx context.Context, s *stream, pin ledger.Epoc
 	if err != nil {
 		return stateFailed(err)
 	}
-	stats, err := plan.Snapshot(env, img, s.described, w.Record)
+	stats, err := plan.Snapshot(env, img, fmt.Sprintf("base-%d-%d-0", committedAt, at.TXID), w.Record)
 	if err != nil {
 		return errors.Join(err, w.Abort())
 	}

@@ -168,7 +168,7 @@ func (r *replay) pages(doc *state.Stream, entry *delivery.Stored) error {
 		if err != nil {
 			return err
 		}
-		if err := sh.WritePage(page.Pgno, page.Data); err != nil {
+		if err := sh.WritePage(page.Number, page.Data); err != nil {
 			return err
 		}
 	}

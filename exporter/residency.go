@@ -14,11 +14,13 @@ import (
 // begins the new one, exports what is proven, and closes when it is over.
 func (e *Exporter) advance(ctx context.Context, s *stream, v view, res proof.Result) error {
 	if v.enters {
-		if err := e.endPrevious(ctx, s); err != nil {
-			return err
+		if v.disk.Epoch > s.doc.Residency.Epoch {
+			if err := e.endPrevious(ctx, s); err != nil {
+				return err
+			}
 		}
 		if !res.Verdict.Proves() || len(res.Units) == 0 {
-			return e.undecided(s, v, res)
+			return e.undecided(ctx, s, v, res)
 		}
 		if err := e.begin(ctx, s, v, res); err != nil {
 			return err
@@ -37,11 +39,16 @@ func (e *Exporter) advance(ctx context.Context, s *stream, v view, res proof.Res
 }
 
 // undecided notes why a residency cannot begin yet.
-func (e *Exporter) undecided(s *stream, v view, res proof.Result) error {
+func (e *Exporter) undecided(ctx context.Context, s *stream, v view, res proof.Result) error {
 	switch res.Verdict {
 	case proof.Fenced:
 		// Nothing of the epoch was spooled and nothing ever will be.
-		s.status.set(e.now(), Fenced, fmt.Sprintf("e%d is over before anything of it was proven; own.json shows e%d", v.disk.Epoch, res.Own.Epoch))
+		if s.doc.Residency.Epoch == v.disk.Epoch {
+			if err := e.close(ctx, s); err != nil {
+				return err
+			}
+		}
+		s.status.set(e.now(), StateFenced, fmt.Sprintf("e%d is over before anything of it was proven; own.json shows e%d", v.disk.Epoch, res.Own.Epoch))
 		e.tail.Advance(s.doc.Scope, v.disk.Epoch, lastTXID(v))
 		e.park(s)
 		return nil
@@ -58,18 +65,18 @@ func (e *Exporter) pending(s *stream, v view) {
 		e.rest(s)
 		return
 	}
-	s.status.set(e.now(), Pending, fmt.Sprintf("e%d: txid %d is not covered by the bucket yet", v.disk.Epoch, v.target.Local[0].TXID))
+	s.status.set(e.now(), StatePending, fmt.Sprintf("e%d: txid %d is not covered by the bucket yet", v.disk.Epoch, v.target.Local[0].TXID))
 	e.later(s)
 }
 
 func verdictError(s *stream, v view, res proof.Result) error {
 	switch res.Verdict {
 	case proof.Missing:
-		return waiting(Waiting, "own.json of %s is missing while e%d is on disk: the cell was deleted, or its owner is recorded elsewhere", s.doc.Scope, v.disk.Epoch)
+		return waiting(StateWaiting, "own.json of %s is missing while e%d is on disk: the cell was deleted, or its owner is recorded elsewhere", s.doc.Scope, v.disk.Epoch)
 	case proof.Behind:
-		return waiting(Waiting, "own.json of %s shows e%d, the disk e%d: nothing is proven until they agree", s.doc.Scope, res.Own.Epoch, v.disk.Epoch)
+		return waiting(StateWaiting, "own.json of %s shows e%d, the disk e%d: nothing is proven until they agree", s.doc.Scope, res.Own.Epoch, v.disk.Epoch)
 	default:
-		return waiting(Waiting, "own.json of %s shows e%d with node %q: another node uses our epoch", s.doc.Scope, res.Own.Epoch, res.Own.Node)
+		return waiting(StateWaiting, "own.json of %s shows e%d with node %q: another node uses our epoch", s.doc.Scope, res.Own.Epoch, res.Own.Node)
 	}
 }
 
@@ -89,13 +96,13 @@ func (e *Exporter) settle(ctx context.Context, s *stream, v view, res proof.Resu
 		e.over(s, v, res)
 	case !res.Verdict.Proves() && res.Verdict != proof.Unasked:
 		return verdictError(s, v, res)
-	case len(res.Units) > 0 && (len(rest) > 0 || !v.disk.Live):
+	case len(res.Units) > 0 && (len(rest) > 0 || !v.disk.Live || res.Verdict == proof.Released):
 		// There may be more to prove at once.
 		s.whole = !v.disk.Live
 		s.wait.reset()
 		s.wait.due = e.rounds.n + 1
 		e.waiting[s.doc.Scope] = s
-		s.status.set(e.now(), Pending, "more is pending than one round takes")
+		s.status.set(e.now(), StatePending, "more is pending than one round takes")
 	case !v.disk.Live:
 		if err := e.close(ctx, s); err != nil {
 			return err
@@ -104,7 +111,7 @@ func (e *Exporter) settle(ctx context.Context, s *stream, v view, res proof.Resu
 	case len(rest) > 0:
 		e.pending(s, view{disk: v.disk, target: proof.Target{Local: rest}})
 	default:
-		s.status.set(e.now(), Exported, "")
+		s.status.set(e.now(), StateExported, "")
 		e.rest(s)
 	}
 	return nil
@@ -114,9 +121,9 @@ func (e *Exporter) settle(ctx context.Context, s *stream, v view, res proof.Resu
 func (e *Exporter) over(s *stream, v view, res proof.Result) {
 	r := s.doc.Residency
 	if res.Verdict == proof.Fenced {
-		s.status.set(e.now(), Fenced, fmt.Sprintf("own.json shows e%d", res.Own.Epoch))
+		s.status.set(e.now(), StateFenced, fmt.Sprintf("own.json shows e%d", res.Own.Epoch))
 	} else {
-		s.status.set(e.now(), Ended, fmt.Sprintf("e%d closed at txid %d", r.Epoch, r.Spooled))
+		s.status.set(e.now(), StateEnded, fmt.Sprintf("e%d closed at txid %d", r.Epoch, r.Spooled))
 	}
 	e.tail.Advance(s.doc.Scope, r.Epoch, max(r.Spooled, lastTXID(v)))
 	e.park(s)
@@ -163,7 +170,7 @@ func (e *Exporter) close(ctx context.Context, s *stream) error {
 		case errors.Is(err, ledger.ErrFenced):
 			e.log.Info("residency closed after a higher epoch was pinned", "cell", s.doc.Scope, "epoch", r.Epoch)
 		case err != nil:
-			return waiting(Waiting, "close e%d of %s in the ledger: %w", r.Epoch, s.doc.Scope, err)
+			return waiting(StateWaiting, "close e%d of %s in the ledger: %w", r.Epoch, s.doc.Scope, err)
 		default:
 			s.led = doc
 		}
@@ -187,7 +194,7 @@ func (e *Exporter) reopen(ctx context.Context, s *stream) error {
 		return l.Withdraw(r.Epoch, e.writer())
 	})
 	if err != nil {
-		return waiting(Waiting, "reopen e%d of %s in the ledger: %w", r.Epoch, s.doc.Scope, err)
+		return waiting(StateWaiting, "reopen e%d of %s in the ledger: %w", r.Epoch, s.doc.Scope, err)
 	}
 	s.led = doc
 	r.Closed = false

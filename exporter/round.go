@@ -109,7 +109,7 @@ func (e *Exporter) stream(ctx context.Context, scope string) (*stream, error) {
 		return nil, err
 	}
 	s := newStream(sc, doc)
-	s.status.set(e.now(), Pending, "not looked at yet")
+	s.status.set(e.now(), StatePending, "not looked at yet")
 	e.streams[scope] = s
 	return s, nil
 }
@@ -165,13 +165,17 @@ func (e *Exporter) work(ctx context.Context, x *exam) error {
 	case err != nil:
 		e.note(s, err)
 		e.later(s)
+		if s.status.State == StateFull {
+			// Room comes back at any time, and asking for it costs nothing.
+			s.wait = backoff{due: e.rounds.n + 1}
+		}
 	}
 	return nil
 }
 
 // note turns an error of one stream into its status and logs it once.
 func (e *Exporter) note(s *stream, err error) {
-	st := Failed
+	st := StateFailed
 	var w *waitError
 	if errors.As(err, &w) {
 		st = w.state
@@ -196,7 +200,7 @@ func (e *Exporter) rest(s *stream) {
 	s.wait.reset()
 	delete(e.waiting, s.doc.Scope)
 	if !s.status.settled() {
-		s.status.set(e.now(), Exported, "")
+		s.status.set(e.now(), StateExported, "")
 	}
 }
 

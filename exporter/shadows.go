@@ -41,7 +41,7 @@ func (e *Exporter) hasShadow(name string) bool {
 func (e *Exporter) openShadow(name string) (*openShadow, error) {
 	sh, err := shadow.Open(e.shadowPath(name))
 	if err != nil {
-		return nil, stateFailed(err)
+		return nil, err
 	}
 	base, err := diffpage.NewBase(sh)
 	if err != nil {
@@ -57,11 +57,27 @@ func (e *Exporter) openBase(s *stream) error {
 		return nil
 	}
 	o, err := e.openShadow(s.doc.Shadow.File)
+	if errors.Is(err, os.ErrNotExist) {
+		// Somebody removed it: the stream begins anew from the bucket.
+		s.doc.Residency.Based = false
+		e.touch(s)
+	}
 	if err != nil {
 		return err
 	}
 	s.shadow, s.base = o.shadow, o.base
 	e.opened.use(s)
+	return nil
+}
+
+// releaseBase commits what is staged of the stream and closes its shadow.
+func (e *Exporter) releaseBase(ctx context.Context, s *stream) error {
+	if _, staged := e.batch.streams[s]; staged {
+		if err := e.commit(ctx); err != nil {
+			return err
+		}
+	}
+	e.dropBase(s)
 	return nil
 }
 
@@ -80,7 +96,6 @@ func (e *Exporter) dropBase(s *stream) {
 // replaceShadow makes another file the stream's shadow. The old one is
 // removed once the database names the new one.
 func (e *Exporter) replaceShadow(s *stream, sh state.Shadow) {
-	e.dropBase(s)
 	if old := s.doc.Shadow.File; old != "" && old != sh.File {
 		e.batch.obsolete = append(e.batch.obsolete, old)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"celldexport/ltxtail"
+	"celldexport/sinks/delivery"
 )
 
 // Summary is the exporter's account of itself, as in /state.
@@ -26,7 +27,9 @@ type Summary struct {
 	// Uncertified are streams whose epoch cannot be certified any more; the
 	// next activation of the cell certifies again.
 	Uncertified []string `json:"uncertified,omitempty"`
-	Sinks       any      `json:"sinks"`
+	// Sinks are how far each sink is; SinkError is what kept us from knowing.
+	Sinks     []delivery.SinkStatus `json:"sinks"`
+	SinkError string                `json:"sink_error,omitempty"`
 }
 
 // SpoolStatus is the fill of the spool.
@@ -90,7 +93,11 @@ func (e *Exporter) Status() Summary {
 	defer e.report.mu.Unlock()
 	sum := e.report.status
 	sum.DeliveryFailed, sum.Failure = e.report.failure != "", e.report.failure
-	sum.Sinks = e.delivery.Status()
+	sinks, err := e.delivery.Status()
+	if err != nil {
+		sum.SinkError = err.Error()
+	}
+	sum.Sinks = sinks
 	return sum
 }
 

@@ -144,21 +144,21 @@ type State string
 
 // The states of a stream.
 const (
-	// Exported: everything pending is spooled.
-	Exported State = "exported"
-	// Pending: the bucket does not cover what is pending yet.
-	Pending State = "pending"
-	// Waiting: something outside of the stream's data is missing; the reason
+	// StateExported: everything pending is spooled.
+	StateExported State = "exported"
+	// StatePending: the bucket does not cover what is pending yet.
+	StatePending State = "pending"
+	// StateWaiting: something outside of the stream's data is missing; the reason
 	// says what.
-	Waiting State = "waiting"
-	// Fenced: another owner has the cell; the residency is closed.
-	Fenced State = "fenced"
-	// Ended: the residency is over and closed.
-	Ended State = "ended"
-	// Full: the spool has no room; reading stops until sinks catch up.
-	Full State = "full"
-	// Failed: a file, object or page is broken; the reason names it.
-	Failed State = "failed"
+	StateWaiting State = "waiting"
+	// StateFenced: another owner has the cell; the residency is closed.
+	StateFenced State = "fenced"
+	// StateEnded: the residency is over and closed.
+	StateEnded State = "ended"
+	// StateFull: the spool has no room; reading stops until sinks catch up.
+	StateFull State = "full"
+	// StateFailed: a file, object or page is broken; the reason names it.
+	StateFailed State = "failed"
 )
 
 // Status is a stream's state with its reason and age.
@@ -179,5 +179,5 @@ func (s *Status) set(now time.Time, st State, reason string) {
 // settled reports whether nothing more is to be done for the stream until
 // its directory changes.
 func (s Status) settled() bool {
-	return s.State == Exported || s.State == Fenced || s.State == Ended
+	return s.State == StateExported || s.State == StateFenced || s.State == StateEnded
 }

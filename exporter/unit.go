@@ -48,7 +48,7 @@ func (e *Exporter) export(ctx context.Context, s *stream, units []proof.Unit) er
 // that a unit larger than the spool's bound still goes through.
 func (e *Exporter) room() error {
 	if used, entries := e.spool.Usage(); entries > 0 && used >= e.settings.Export.SpoolBytes {
-		return waiting(Full, "the spool holds %d bytes (spool_bytes %d): reading stops until the sinks acknowledge", used, e.settings.Export.SpoolBytes)
+		return waiting(StateFull, "the spool holds %d bytes (spool_bytes %d): reading stops until the sinks acknowledge", used, e.settings.Export.SpoolBytes)
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func (e *Exporter) stage(ctx context.Context, s *stream, u proof.Unit) (staged, 
 		if err == nil {
 			// Renamed over since it was compared: what is there now is
 			// compared anew in the next round.
-			return staged{}, errors.Join(waiting(Pending, "%s changed while it was read", u.Local.Path), st.images.Close())
+			return staged{}, errors.Join(waiting(StatePending, "%s changed while it was read", u.Local.Path), st.images.Close())
 		}
 		if !errors.Is(err, ltxfile.ErrCorrupt) {
 			return staged{}, err
@@ -156,7 +156,7 @@ func (e *Exporter) stageLocal(f ltxtail.File) (staged, error) {
 func (e *Exporter) stageObject(ctx context.Context, f chain.File) (staged, error) {
 	r, err := chain.Open(ctx, e.fleet, f)
 	if errors.Is(err, objstore.ErrPrecondition) || errors.Is(err, objstore.ErrNotFound) {
-		return staged{}, waiting(Pending, "%s changed after it was listed", f.Object.Key)
+		return staged{}, waiting(StatePending, "%s changed after it was listed", f.Object.Key)
 	}
 	if err != nil {
 		return staged{}, err
@@ -279,7 +279,7 @@ func (e *Exporter) accepted(s *stream, plan *rowset.Plan, stats rowset.Stats) {
 	s.plan = plan.Next()
 	s.describe(stats.Described)
 	e.metrics.unit(stats)
-	for _, r := range append(stats.Reasons[:0:0], stats.Reasons...) {
+	for _, r := range stats.Reasons {
 		e.log.Warn("table exported without rows", "cell", s.doc.Scope, "table", r.Table, "generation", r.Generation, "reason", r.Reason)
 	}
 }
@@ -310,7 +310,7 @@ func (e *Exporter) enterPlan(ctx context.Context, s *stream, plan *rowset.Plan) 
 		return l.SetTables(s.doc.Residency.Epoch, plan.Ledger())
 	})
 	if err != nil {
-		return waiting(Waiting, "enter generations of %s in the ledger: %w", s.doc.Scope, err)
+		return waiting(StateWaiting, "enter generations of %s in the ledger: %w", s.doc.Scope, err)
 	}
 	s.led = led
 	return nil
@@ -318,7 +318,7 @@ func (e *Exporter) enterPlan(ctx context.Context, s *stream, plan *rowset.Plan) 
 
 func (e *Exporter) rowOptions(s *stream) rowset.Options {
 	return rowset.Options{
-		Class: s.scope.Class(), Scope: s.doc.Scope, Deny: e.deny(s.scope.Class()),
+		Scope: s.doc.Scope, Deny: e.deny(s.scope.Class()),
 		MaxRecordBytes: e.settings.Export.MaxRecordBytes, MemoryBytes: e.settings.Export.MaxTxBytes, TempDir: e.dir.Temp(),
 	}
 }
