@@ -82,12 +82,13 @@ func (c *Census) Certified() map[uint64]Position {
 	marks := slices.SortedFunc(slices.Values(c.marks), func(v, w Watermark) int {
 		return v.Through.Compare(w.Through)
 	})
-	// Ascending by end, so where a watermark starts is decided before it.
+	// Ascending by end, so where a watermark starts is decided before it, and
+	// one that does not go forward joins nothing.
 	reached := map[Position]bool{}
 	top := map[uint64]Position{}
 	for i := range marks {
 		w := &marks[i]
-		joined := w.From == nil || reached[*w.From] && w.Through.Compare(*w.From) > 0 && w.From.Epoch == w.Through.Epoch
+		joined := w.From == nil || reached[*w.From] && w.From.Epoch == w.Through.Epoch
 		if joined && c.Valid(w) {
 			reached[w.Through] = true
 			top[w.Through.Epoch] = w.Through

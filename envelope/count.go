@@ -18,7 +18,8 @@ type Counter struct {
 	Positions uint64
 	// Records is how many whole records count.
 	Records uint64
-	// Last is the highest position counted, zero when there is none.
+	// Last is the highest position counted, zero when there is none. It may
+	// be kept when the counts start anew after a watermark.
 	Last Position
 }
 
@@ -39,7 +40,7 @@ func (c *Counter) AddEntry(p Position, records uint64) error {
 		return nil
 	}
 	order := p.Compare(c.Last)
-	if c.Records > 0 && order < 0 {
+	if order < 0 {
 		return fmt.Errorf("count records at %s: after those at %s", p, c.Last)
 	}
 	if c.Records == 0 || order > 0 {

@@ -31,6 +31,7 @@ func TestDecodeAccepts(t *testing.T) {
 		{"unknown field twice", head + `"kind":"deleted","new":1,"new":2}`, deleted},
 		{"a field of another kind", head + `"kind":"deleted","mode":7,"mode":8}`, deleted},
 		{"unknown field of 126 arrays", head + `"x":` + strings.Repeat("[", 126) + strings.Repeat("]", 126) + `,"kind":"deleted"}`, deleted},
+		{"unknown field of many arrays side by side", head + `"x":[` + strings.Repeat("[],{},", 200) + `[]],"kind":"deleted"}`, deleted},
 		{"unknown huge integer", head + `"x":123456789012345678901234567890,"kind":"deleted"}`, deleted},
 		{"unknown underflow", head + `"x":1e-400,"kind":"deleted"}`, deleted},
 		{"escaped names and text", strings.Replace(head, `"script":"s"`, `"\u0073cript":"\u0073"`, 1) + `"\u006bind":"delete\u0064"}`, deleted},

@@ -268,6 +268,33 @@ func TestSplitterPassesErrorsOn(t *testing.T) {
 	}
 }
 
+// A spilled file that lost its bytes is an error, not a record of zeros.
+func TestSpillNoticesLostBytes(t *testing.T) {
+	dir := t.TempDir()
+	b := &envelope.Spill{Dir: dir, Limit: 10}
+	defer b.Close()
+	s := envelope.NewSplitter(testEnvelope, testHead, 1<<20, envelope.SplitOptions{Buffer: b})
+	for range 5 {
+		if err := s.Add([]byte(row(20))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) != 1 {
+		t.Fatalf("spilled to %v, %v", files, err)
+	}
+	if err := os.Truncate(dir+"/"+files[0].Name(), 30); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Finish(func(e *envelope.Encoded) error {
+		t.Errorf("emitted %s", e.Body)
+		return nil
+	})
+	if err == nil || !strings.Contains(err.Error(), files[0].Name()) {
+		t.Errorf("error is %v", err)
+	}
+}
+
 func TestSplitterAllocatesNothingPerRow(t *testing.T) {
 	s := envelope.NewSplitter(testEnvelope, testHead, 4096, envelope.SplitOptions{})
 	r := []byte(row(100))

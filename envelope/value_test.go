@@ -97,6 +97,7 @@ func TestStringSpelling(t *testing.T) {
 		{"overlong is each byte", "\xc0\xaf", "\"\uFFFD\uFFFD\""},
 		{"overlong three is each byte", "\xe0\x80\xaf", "\"\uFFFD\uFFFD\uFFFD\""},
 		{"beyond unicode", "\xf4\x90\x80\x80", "\"\uFFFD\uFFFD\uFFFD\uFFFD\""},
+		{"overlong four is each byte", "\xf0\x80\x80\x80", "\"\uFFFD\uFFFD\uFFFD\uFFFD\""},
 		{"lone continuation", "\x80a", "\"\uFFFDa\""},
 		{"lead then lead", "\xe2\xe2\x82\xac", "\"\uFFFD€\""},
 		{"bad then escape", "\xe2\x82\"", "\"\uFFFD\\\"\""},

@@ -34,6 +34,10 @@ func TestRules(t *testing.T) {
 		{"snapshot without end", records{base, rec(at(1, 2, 2), snapBody("s", a1, "I z 2"))}, "a.1: x=1 y=1"},
 		{"end without its records", records{base, rec(at(1, 2, 2), endBody("s", stream, 1, a1))}, "a.1: x=1 y=1"},
 		{"end of too few records", records{base, rec(at(1, 2, 2), snapBody("s", a1, "I z 2")), rec(at(1, 2, 2), endBody("s", stream, 2, a1))}, "a.1: x=1 y=1"},
+		{"end of too many records", records{base, rec(at(1, 2, 2), snapBody("s", a1, "I z 2")), rec(at(1, 2, 2), snapBody("s", b1)), rec(at(1, 2, 2), endBody("s", stream, 1, a1))}, "a.1: x=1 y=1; b.1:"},
+		{"rows of the origin that won", records{
+			rec(at(1, 2, 2), snapBody("s", a1, "I y live")), rec(at(1, 2, 2), snapBody("s", a1, "I z repair"), by(envelope.Repair)), rec(at(1, 2, 2), endBody("s", stream, 2, a1), by(envelope.Repair)),
+		}, "a.1: z=repair"},
 		{"records elsewhere do not complete it", records{base, rec(at(1, 3, 3), snapBody("s", a1, "I z 2")), rec(at(1, 2, 2), snapBody("r", a1, "I z 2")), rec(at(1, 2, 2), endBody("s", stream, 1, a1))}, "a.1: x=1 y=1"},
 		{"snapshot replaces, also rows it lacks", records{base, rec(at(1, 2, 2), snapBody("s", a1, "I z 2")), rec(at(1, 2, 2), endBody("s", tables, 1, a1))}, "a.1: z=2"},
 		{"rows at the snapshot lose, later ones apply", records{
@@ -76,6 +80,7 @@ func TestRules(t *testing.T) {
 		{"rename", records{base, rec(at(1, 2, 2), schemaBody(b1, renamedFrom("a")))}, "b.1:"},
 		{"rename at the position it opened", records{base, rec(at(1, 1, 1), schemaBody(b1, renamedFrom("a")))}, "b.1:"},
 		{"rename before it opened", records{rec(at(1, 2, 2), rowsBody(a1, "I x 2")), rec(at(1, 1, 1), schemaBody(b1, renamedFrom("a")))}, "a.1: x=2; b.1:"},
+		{"rename after it opened, before its rows", records{rec(at(1, 3, 3), rowsBody(a1, "I x 3")), rec(at(1, 1, 1), schemaBody(a1)), rec(at(1, 2, 2), schemaBody(b1, renamedFrom("a")))}, "b.1:"},
 		{"rename and back", records{
 			base, rec(at(1, 2, 2), schemaBody(b1, renamedFrom("a"))), rec(at(1, 3, 3), schemaBody(a2, renamedFrom("b"))), rec(at(1, 4, 4), rowsBody(a2, "I z 4")),
 		}, "a.2: z=4"},
