@@ -17,7 +17,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -181,7 +180,7 @@ func (e *Exporter) openDelivery(export objstore.Store) error {
 		return err
 	}
 	e.delivery, err = delivery.New(delivery.Config{
-		Spool: e.spool, Sinks: []sinks.Sink{sink}, Dir: filepath.Join(e.dir.Path(), "delivery"), Now: e.now, Logger: e.log,
+		Spool: e.spool, Sinks: []sinks.Sink{sink}, Dir: e.dir.Delivery(), Now: e.now, Logger: e.log,
 	})
 	return err
 }

@@ -36,14 +36,30 @@ func Load(ctx context.Context, store objstore.Store) (*Consumer, error) {
 		if !strings.HasSuffix(obj.Key, ".parquet") {
 			continue
 		}
-		for rec, err := range bucket.ReadObject(ctx, store, obj) {
-			if err != nil {
-				return nil, err
-			}
-			c.Records = append(c.Records, rec)
+		if err := c.read(ctx, store, obj.Key); err != nil {
+			return nil, err
 		}
 	}
 	return c, c.Apply()
+}
+
+// read adds the records of one object.
+func (c *Consumer) read(ctx context.Context, store objstore.Store, key string) error {
+	r, err := bucket.Fetch(ctx, store, key)
+	if err != nil {
+		return err
+	}
+	for enc, err := range r.Records() {
+		if err != nil {
+			return err
+		}
+		rec, err := envelope.DecodeBody(enc.Envelope, enc.Kind, enc.Body)
+		if err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+		c.Records = append(c.Records, rec)
+	}
+	return nil
 }
 
 // Apply builds the copy anew from Records.

@@ -38,7 +38,7 @@ type Dir struct {
 // Open creates the directory when needed, locks it and opens its database. A
 // directory that another process holds gives ErrInUse with that process's id.
 func Open(ctx context.Context, path string) (*Dir, error) {
-	for _, sub := range []string{"", shadowDir, spoolDir, tempDir} {
+	for _, sub := range []string{"", shadowDir, spoolDir, tempDir, deliveryDir} {
 		if err := os.MkdirAll(filepath.Join(path, sub), 0o700); err != nil {
 			return nil, fmt.Errorf("create state directory: %w", err)
 		}
@@ -55,9 +55,10 @@ func Open(ctx context.Context, path string) (*Dir, error) {
 }
 
 const (
-	shadowDir = "shadow"
-	spoolDir  = "spool"
-	tempDir   = "tmp"
+	shadowDir   = "shadow"
+	spoolDir    = "spool"
+	tempDir     = "tmp"
+	deliveryDir = "delivery"
 )
 
 // Path is the directory itself, Shadows, Spool and Temp its parts.
@@ -68,6 +69,9 @@ func (d *Dir) Shadows() string { return filepath.Join(d.path, shadowDir) }
 
 // Spool holds what the sinks have not acknowledged.
 func (d *Dir) Spool() string { return filepath.Join(d.path, spoolDir) }
+
+// Delivery holds what the sinks have acknowledged.
+func (d *Dir) Delivery() string { return filepath.Join(d.path, deliveryDir) }
 
 // Temp holds spill files of the running process.
 func (d *Dir) Temp() string { return filepath.Join(d.path, tempDir) }

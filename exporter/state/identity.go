@@ -45,14 +45,14 @@ func (d *Dir) SaveIdentity(ctx context.Context, id Identity) error {
 
 // Reset forgets everything but the format: the directory is an old copy, and
 // what it says of streams is no longer what their consumers hold. It must be
-// called before anything below Spool or Shadows is opened.
+// called before anything below the directory is opened.
 func (d *Dir) Reset(ctx context.Context) error {
 	for _, stmt := range []string{`DELETE FROM streams`, `DELETE FROM meta WHERE key = 'identity'`} {
 		if _, err := d.db.ExecContext(ctx, stmt); err != nil {
 			return fmt.Errorf("reset state database: %w", err)
 		}
 	}
-	for _, sub := range []string{d.Spool(), d.Shadows(), d.Temp()} {
+	for _, sub := range []string{d.Spool(), d.Delivery(), d.Shadows(), d.Temp()} {
 		if err := emptyDir(sub); err != nil {
 			return err
 		}
