@@ -7,7 +7,7 @@ import "fmt"
 // field twice, a missing one, a value of the wrong type or range, an unknown
 // kind, bad UTF-8 and data after the record are errors; all wrap
 // [ErrMalformed]. Only facet, cell_name and what writers leave out may be
-// missing.
+// missing; an empty facet is the root's, as null is.
 func Decode(b []byte) (*Record, error) {
 	s := &scanner{buf: b}
 	var h header
@@ -35,7 +35,7 @@ func DecodeBody(env Envelope, kind Kind, body []byte) (*Record, error) {
 		return nil, malformed(err)
 	}
 	s := &scanner{buf: body}
-	members, err := s.members()
+	members, err := readMembers(s)
 	if err != nil {
 		return nil, malformed(err)
 	}
@@ -121,7 +121,7 @@ func (h *header) field(name string) (uint32, func(*scanner) error) {
 	case "incarnation":
 		return seenIncarnation, num(&e.Stream.Incarnation)
 	case "cell_name":
-		return seenCellName, func(s *scanner) (err error) { e.CellName, err = s.strOrNull(); return }
+		return seenCellName, func(s *scanner) (err error) { e.CellName, err = readStringOrNull(s); return }
 	case "epoch":
 		return seenEpoch, num(&e.Position.Epoch)
 	case "txid":
@@ -129,7 +129,7 @@ func (h *header) field(name string) (uint32, func(*scanner) error) {
 	case "commit":
 		return seenCommit, num(&e.Position.Commit)
 	case "committed_at":
-		return seenCommittedAt, func(s *scanner) (err error) { e.CommittedAt, err = s.int(); return }
+		return seenCommittedAt, func(s *scanner) (err error) { e.CommittedAt, err = readInt(s); return }
 	case "node":
 		return seenNode, str(&e.Node)
 	case "origin":

@@ -27,6 +27,7 @@ func TestDecodeAccepts(t *testing.T) {
 			`{"reason":"r","to":{"commit":3,"txid":2,"epoch":1},"from":{"epoch":1,"txid":1,"commit":0},"fragments":1,"fragment":1,"origin":"live","node":"n","committed_at":4,"commit":3,"txid":2,"epoch":1,"cell_name":null,"incarnation":1,"facet":null,"cell":"C:1","class":"C","script":"s","kind":"gap"}`,
 			head + `"kind":"gap","from":{"epoch":1,"txid":1,"commit":0},"to":{"epoch":1,"txid":2,"commit":3},"reason":"r"}`},
 		{"facet and cell_name missing", strings.NewReplacer(`"facet":null,`, "", `"cell_name":null,`, "").Replace(deleted), deleted},
+		{"empty facet", strings.Replace(deleted, `"facet":null`, `"facet":""`, 1), deleted},
 		{"unknown field", head + `"kind":"deleted","new":{"a":[1,2.5e3,null,true,false,"\u00e9"],"a":1}}`, deleted},
 		{"unknown field twice", head + `"kind":"deleted","new":1,"new":2}`, deleted},
 		{"a field of another kind", head + `"kind":"deleted","mode":7,"mode":8}`, deleted},

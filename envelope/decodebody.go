@@ -8,8 +8,8 @@ type member struct {
 	raw  []byte
 }
 
-// members reads an object without its values.
-func (s *scanner) members() ([]member, error) {
+// readMembers reads an object without its values.
+func readMembers(s *scanner) ([]member, error) {
 	var list []member
 	err := s.object(func(name string) error {
 		raw, err := s.raw()
@@ -115,7 +115,7 @@ func (b *Rows) read(f *fields) {
 	f.required("rows", func(s *scanner) error {
 		b.Changes = []RowChange{}
 		return s.array(func(i int) error {
-			c, err := s.change(len(b.KeyColumns), len(b.Columns))
+			c, err := readChange(s, len(b.KeyColumns), len(b.Columns))
 			if err != nil {
 				return fmt.Errorf("change %d: %w", i, err)
 			}
@@ -125,8 +125,8 @@ func (b *Rows) read(f *fields) {
 	})
 }
 
-// change reads ["op",[key],[row]].
-func (s *scanner) change(keyLen, rowLen int) (c RowChange, err error) {
+// readChange reads ["op",[key],[row]].
+func readChange(s *scanner, keyLen, rowLen int) (c RowChange, err error) {
 	n := 0
 	err = s.array(func(i int) (err error) {
 		n++
@@ -136,9 +136,9 @@ func (s *scanner) change(keyLen, rowLen int) (c RowChange, err error) {
 				err = s.fail("unknown op %q", c.Op)
 			}
 		case 1:
-			c.Key, err = s.values(keyLen)
+			c.Key, err = readValues(s, keyLen)
 		case 2:
-			c.Row, err = s.values(rowLen)
+			c.Row, err = readValues(s, rowLen)
 		default:
 			err = s.fail("it has more than three elements")
 		}
@@ -173,19 +173,19 @@ func readSchema(f *fields) Body {
 	f.required("columns", func(s *scanner) error {
 		b.Columns = []ColumnDef{}
 		return s.array(func(int) error {
-			c, err := s.columnDef()
+			c, err := readColumnDef(s)
 			b.Columns = append(b.Columns, c)
 			return err
 		})
 	})
 	f.optional("dropped", flag(&b.Dropped))
-	f.optional("renamed_from", func(s *scanner) (err error) { b.RenamedFrom, err = s.strOrNull(); return })
+	f.optional("renamed_from", func(s *scanner) (err error) { b.RenamedFrom, err = readStringOrNull(s); return })
 	f.optional("unsupported", flag(&b.Unsupported))
 	return b
 }
 
-func (s *scanner) columnDef() (c ColumnDef, err error) {
-	list, err := s.members()
+func readColumnDef(s *scanner) (c ColumnDef, err error) {
+	list, err := readMembers(s)
 	if err != nil {
 		return c, err
 	}
@@ -220,7 +220,7 @@ func readLink(f *fields) Body {
 func readDeleted(f *fields) Body {
 	b := &Deleted{}
 	f.optional("target_facet", func(s *scanner) error {
-		p, err := s.strOrNull()
+		p, err := readStringOrNull(s)
 		if err == nil && p != nil {
 			// An empty path would turn a facet's end into the root's.
 			if b.TargetFacet = *p; *p == "" {

@@ -13,7 +13,7 @@ func str[T ~string](into *T) func(*scanner) error {
 // strOr reads a string, "" for null.
 func strOr(into *string) func(*scanner) error {
 	return func(s *scanner) error {
-		p, err := s.strOrNull()
+		p, err := readStringOrNull(s)
 		if p != nil {
 			*into = *p
 		}
@@ -23,7 +23,7 @@ func strOr(into *string) func(*scanner) error {
 
 func strs(into *[]string) func(*scanner) error {
 	return func(s *scanner) (err error) {
-		*into, err = s.strings()
+		*into, err = readStrings(s)
 		return err
 	}
 }
@@ -34,7 +34,7 @@ func num[T uint32 | uint64](into *T) func(*scanner) error {
 		if uint64(^T(0)) == 1<<32-1 {
 			bits = 32
 		}
-		v, err := s.uint(bits)
+		v, err := readUint(s, bits)
 		*into = T(v)
 		return err
 	}
@@ -42,21 +42,21 @@ func num[T uint32 | uint64](into *T) func(*scanner) error {
 
 func numOrNull(into **uint64) func(*scanner) error {
 	return func(s *scanner) (err error) {
-		*into, err = s.uintOrNull()
+		*into, err = readUintOrNull(s)
 		return err
 	}
 }
 
 func flag(into *bool) func(*scanner) error {
 	return func(s *scanner) (err error) {
-		*into, err = s.boolean()
+		*into, err = readBool(s)
 		return err
 	}
 }
 
 func position(into *Position) func(*scanner) error {
 	return func(s *scanner) error {
-		list, err := s.members()
+		list, err := readMembers(s)
 		if err != nil {
 			return err
 		}
@@ -72,7 +72,7 @@ func tables(into *[]TableGeneration) func(*scanner) error {
 	return func(s *scanner) error {
 		*into = []TableGeneration{}
 		return s.array(func(int) error {
-			list, err := s.members()
+			list, err := readMembers(s)
 			if err != nil {
 				return err
 			}

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// uint reads an unsigned integer of the given size in bits.
-func (s *scanner) uint(bits int) (uint64, error) {
+// readUint reads an unsigned integer of the given size in bits.
+func readUint(s *scanner, bits int) (uint64, error) {
 	tok, real, err := s.number()
 	if err != nil {
 		return 0, err
@@ -20,8 +20,8 @@ func (s *scanner) uint(bits int) (uint64, error) {
 	return n, nil
 }
 
-// int reads a signed 64-bit integer.
-func (s *scanner) int() (int64, error) {
+// readInt reads a signed 64-bit integer.
+func readInt(s *scanner) (int64, error) {
 	tok, real, err := s.number()
 	if err != nil {
 		return 0, err
@@ -33,8 +33,8 @@ func (s *scanner) int() (int64, error) {
 	return n, nil
 }
 
-// boolean reads true or false.
-func (s *scanner) boolean() (bool, error) {
+// readBool reads true or false.
+func readBool(s *scanner) (bool, error) {
 	w, err := s.word()
 	if err == nil && w == "null" {
 		err = s.fail("want true or false")
@@ -42,8 +42,8 @@ func (s *scanner) boolean() (bool, error) {
 	return w == "true", err
 }
 
-// strOrNull reads a string, or nil for null.
-func (s *scanner) strOrNull() (*string, error) {
+// readStringOrNull reads a string, or nil for null.
+func readStringOrNull(s *scanner) (*string, error) {
 	if null, err := s.null(); null || err != nil {
 		return nil, err
 	}
@@ -51,17 +51,17 @@ func (s *scanner) strOrNull() (*string, error) {
 	return &v, err
 }
 
-// uintOrNull reads an unsigned 64-bit integer, or nil for null.
-func (s *scanner) uintOrNull() (*uint64, error) {
+// readUintOrNull reads an unsigned 64-bit integer, or nil for null.
+func readUintOrNull(s *scanner) (*uint64, error) {
 	if null, err := s.null(); null || err != nil {
 		return nil, err
 	}
-	v, err := s.uint(64)
+	v, err := readUint(s, 64)
 	return &v, err
 }
 
-// strings reads an array of strings.
-func (s *scanner) strings() ([]string, error) {
+// readStrings reads an array of strings.
+func readStrings(s *scanner) ([]string, error) {
 	list := []string{}
 	err := s.array(func(int) error {
 		v, err := s.str()
@@ -71,19 +71,19 @@ func (s *scanner) strings() ([]string, error) {
 	return list, err
 }
 
-// values reads an array of SQL values.
-func (s *scanner) values(room int) ([]Value, error) {
+// readValues reads an array of SQL values.
+func readValues(s *scanner, room int) ([]Value, error) {
 	list := make([]Value, 0, room)
 	err := s.array(func(int) error {
-		v, err := s.value()
+		v, err := readValue(s)
 		list = append(list, v)
 		return err
 	})
 	return list, err
 }
 
-// value reads one SQL value.
-func (s *scanner) value() (Value, error) {
+// readValue reads one SQL value.
+func readValue(s *scanner) (Value, error) {
 	c, err := s.next()
 	if err != nil {
 		return Value{}, err
@@ -93,19 +93,19 @@ func (s *scanner) value() (Value, error) {
 		str, err := s.str()
 		return Value{class: ClassText, str: str}, err
 	case c == '{':
-		return s.tagged()
+		return readTagged(s)
 	case c == 'n':
 		_, err := s.null()
 		return Value{}, err
 	case c == '-' || c >= '0' && c <= '9':
-		return s.numeric()
+		return readNumber(s)
 	default:
 		return Value{}, s.fail("no SQL value starts with %q", c)
 	}
 }
 
-// numeric reads a number: an INTEGER unless it has a fraction or exponent.
-func (s *scanner) numeric() (Value, error) {
+// readNumber reads a number: an INTEGER unless it has a fraction or exponent.
+func readNumber(s *scanner) (Value, error) {
 	tok, real, err := s.number()
 	if err != nil {
 		return Value{}, err
@@ -124,8 +124,8 @@ func (s *scanner) numeric() (Value, error) {
 	return Int(i), nil
 }
 
-// tagged reads {"$blob":...} or {"$real":...}.
-func (s *scanner) tagged() (Value, error) {
+// readTagged reads {"$blob":...} or {"$real":...}.
+func readTagged(s *scanner) (Value, error) {
 	var v Value
 	members := 0
 	err := s.object(func(name string) error {
@@ -139,7 +139,7 @@ func (s *scanner) tagged() (Value, error) {
 		if err != nil {
 			return err
 		}
-		v, err = s.tag(name, str)
+		v, err = taggedValue(s, name, str)
 		return err
 	})
 	if err == nil && members == 0 {
@@ -148,8 +148,8 @@ func (s *scanner) tagged() (Value, error) {
 	return v, err
 }
 
-// tag is the value of one of the two value objects.
-func (s *scanner) tag(name, payload string) (Value, error) {
+// taggedValue is the value of one of the two value objects.
+func taggedValue(s *scanner, name, payload string) (Value, error) {
 	if name == "$real" {
 		switch payload {
 		case "inf":

@@ -166,6 +166,9 @@ func (s *Splitter) Finish(emit func(*Encoded) error) (Split, error) {
 		return Split{}, errFinished
 	}
 	s.finished = true
+	if s.kind != KindRows && s.kind != KindSnapshot {
+		return Split{}, fmt.Errorf("write rows at %s: a %s record has none", s.env.Position, s.kind)
+	}
 	if s.bulk() {
 		s.result.Bulk, s.result.OversizedRows = true, 0
 		return s.result, nil

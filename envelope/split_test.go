@@ -257,6 +257,12 @@ func TestSplitterPassesErrorsOn(t *testing.T) {
 	if _, err := s.Finish(func(*envelope.Encoded) error { return boom }); !errors.Is(err, boom) {
 		t.Errorf("error of emit came out as %v", err)
 	}
+	bulk := testHead
+	bulk.Kind = envelope.KindBulk
+	s = envelope.NewSplitter(testEnvelope, bulk, 1<<20, envelope.SplitOptions{})
+	if _, err := s.Finish(func(*envelope.Encoded) error { return nil }); err == nil {
+		t.Error("a bulk record is written with rows")
+	}
 	b := &envelope.Spill{Dir: t.TempDir() + "/missing", Limit: 1}
 	s = envelope.NewSplitter(testEnvelope, testHead, 1<<20, envelope.SplitOptions{Buffer: b})
 	var err error
