@@ -26,6 +26,11 @@ type Activation struct {
 	// start with a marker without pages, one txid after the restored state,
 	// and numbering goes on from there. It needs a state in the bucket.
 	Paged bool
+	// Resume opens what a crash left, at the epoch it was in: the database
+	// goes back to what the bucket covers, and numbering goes on from there.
+	// Captured files above it stay until new ones of the same name replace
+	// them. The node must still own the cell.
+	Resume bool
 	// TakeOver takes the cell from whoever holds it; see [Node.TakeOver].
 	TakeOver bool
 	// Deferred leaves the first capture to the caller, so that first
@@ -50,15 +55,28 @@ func (n *Node) ActivateWith(ctx context.Context, a Activation) (*Cell, error) {
 	if _, err := n.Cell(a.Cell); err == nil {
 		return nil, fmt.Errorf("activate %s on node %s: %w", a.Cell, n.name, ErrResident)
 	}
-	epoch, foreign, err := n.fleet.claim(ctx, a.Cell, n.name, a.TakeOver)
+	epoch, foreign, err := claimFor(ctx, n, a)
 	if err != nil {
 		return nil, fmt.Errorf("activate on node %s: %w", n.name, err)
 	}
 	c := newCell(n, celld.Scope{Cell: a.Cell}, epoch, a.Pragmas)
-	if err := openCell(ctx, c, a, foreign || a.Paged); err != nil {
+	if err := openCell(ctx, c, a, foreign || a.Paged || a.Resume); err != nil {
 		return nil, fmt.Errorf("activate %s on node %s: %w", a.Cell, n.name, err)
 	}
 	return c, nil
+}
+
+// claimFor gets the epoch that an activation runs at, and whether the cell
+// came from another node.
+func claimFor(ctx context.Context, n *Node, a Activation) (epoch uint64, foreign bool, err error) {
+	if !a.Resume {
+		return n.fleet.claim(ctx, a.Cell, n.name, a.TakeOver)
+	}
+	doc, _, err := n.fleet.readOwn(ctx, a.Cell)
+	if err == nil && doc.Node != n.name {
+		err = fmt.Errorf("resume %s, which node %q holds: %w", a.Cell, doc.Node, ErrFenced)
+	}
+	return doc.Epoch, false, err
 }
 
 // TakeOver takes a cell from whoever holds it, as a node may once the
@@ -75,14 +93,17 @@ func openCell(ctx context.Context, c *Cell, a Activation, fromBucket bool) error
 	if err := os.MkdirAll(c.files.dir, 0o755); err != nil {
 		return err
 	}
-	restored, err := provideImage(ctx, c, fromBucket)
+	restored, err := provideImage(ctx, c, fromBucket, a.Resume)
 	if err != nil {
 		return err
 	}
+	if (a.Resume || a.Paged) && restored.PageSize == 0 {
+		return errors.New("the bucket holds no state to go on from")
+	}
+	if a.Resume {
+		c.files.txid, c.sent.through = restored.MaxTXID, restored.MaxTXID
+	}
 	if a.Paged {
-		if restored.PageSize == 0 {
-			return fmt.Errorf("open %s paged: the bucket holds no state of it", c.scope)
-		}
 		if err := c.files.startPaged(restored); err != nil {
 			return err
 		}
@@ -105,8 +126,9 @@ func openCell(ctx context.Context, c *Cell, a Activation, fromBucket bool) error
 
 // provideImage puts the database file in place: the evicted image unless
 // fromBucket is set, else what the bucket restores to. It returns what the
-// last restored file said; a fresh cell has none and gets no file.
-func provideImage(ctx context.Context, c *Cell, fromBucket bool) (ltxfile.Info, error) {
+// last restored file said; a fresh cell has none and gets no file. The state
+// is of an earlier epoch, except to resume, when it is of this one.
+func provideImage(ctx context.Context, c *Cell, fromBucket, resume bool) (ltxfile.Info, error) {
 	if path, ok := evictedImage(c); ok && !fromBucket {
 		return ltxfile.Info{}, os.Rename(path, c.db.path())
 	}
@@ -119,8 +141,8 @@ func provideImage(ctx context.Context, c *Cell, fromBucket bool) (ltxfile.Info, 
 	if !ok {
 		return ltxfile.Info{}, nil
 	}
-	if head.Epoch >= c.epoch {
-		return ltxfile.Info{}, fmt.Errorf("restore %s for epoch %d: the bucket already holds epoch %d", c.scope, c.epoch, head.Epoch)
+	if head.Epoch > c.epoch || head.Epoch == c.epoch != resume {
+		return ltxfile.Info{}, fmt.Errorf("restore %s for epoch %d: the newest epoch in the bucket is %d", c.scope, c.epoch, head.Epoch)
 	}
 	plan, err := chain.Plan(files, head.Epoch, head.TXID)
 	if err != nil {
@@ -133,6 +155,9 @@ func provideImage(ctx context.Context, c *Cell, fromBucket bool) (ltxfile.Info, 
 	}
 	info, _, err := chain.Restore(ctx, store, plan, &databaseFile{file: out})
 	if err := errors.Join(err, out.Close()); err != nil {
+		return ltxfile.Info{}, err
+	}
+	if err := os.RemoveAll(c.db.path() + "-wal"); err != nil {
 		return ltxfile.Info{}, err
 	}
 	return info, os.Rename(tmp, c.db.path())

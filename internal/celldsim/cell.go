@@ -211,8 +211,8 @@ func (c *Cell) barrier(ctx context.Context, snapshot bool) error {
 	return c.sent.pending(ctx, &c.files)
 }
 
-// close ends the database's handles by one of its ways to close.
-func (c *Cell) close(how func(*database) error) error {
+// closeCell ends the handles of a cell by one of the ways to close a database.
+func closeCell(c *Cell, how func(*database) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return how(&c.db)

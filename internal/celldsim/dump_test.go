@@ -145,7 +145,7 @@ func TestWorkloadRepeats(t *testing.T) {
 // checkVariety fails when a workload's result is too poor to test anything.
 func checkVariety(t *testing.T, d map[string]DumpedTable) {
 	t.Helper()
-	classes := map[Class]int{}
+	classes := map[StorageClass]int{}
 	rows, longest := 0, 0
 	for _, table := range d {
 		rows += len(table.Rows)

@@ -42,7 +42,7 @@ func DeleteFacet(ctx context.Context, below *Cell, name string) error {
 	n, scope := below.node, below.scope.Child(FacetHash(name))
 	for _, c := range n.held.below(scope.String()) {
 		n.held.remove(c)
-		if err := c.close((*database).closeClean); err != nil {
+		if err := closeCell(c, (*database).closeClean); err != nil {
 			return fmt.Errorf("delete facet %q of %s: %w", name, below.scope, err)
 		}
 	}

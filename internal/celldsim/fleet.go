@@ -169,7 +169,7 @@ func (f *Fleet) Node(ctx context.Context, name, watchDir string) (*Node, error) 
 		return nil, fmt.Errorf("make the data directory of node %s: %w", name, err)
 	}
 	n := &Node{fleet: f, name: name, watch: watchDir}
-	if err := n.begin(ctx); err != nil {
+	if err := beginLife(ctx, n); err != nil {
 		return nil, err
 	}
 	f.mu.Lock()

@@ -21,20 +21,20 @@ func (n *Node) Evict(ctx context.Context, cell string, keepImage bool) error {
 	if keepImage {
 		how = (*database).preserve
 	}
-	if err := n.prove(ctx, cell, false); err != nil {
+	if err := prove(ctx, n, cell, false); err != nil {
 		return fmt.Errorf("evict %s from node %s: %w", cell, n.name, err)
 	}
-	return n.leave(cell, how)
+	return leave(n, cell, how)
 }
 
 // Handoff evicts a cell and releases it, so that any node may activate it.
 // With snapshot a level-9 snapshot of each database is uploaded in place of
 // its pending files, whose single txids then exist nowhere in the bucket.
 func (n *Node) Handoff(ctx context.Context, cell string, snapshot bool) error {
-	if err := n.prove(ctx, cell, snapshot); err != nil {
+	if err := prove(ctx, n, cell, snapshot); err != nil {
 		return fmt.Errorf("hand %s off from node %s: %w", cell, n.name, err)
 	}
-	if err := n.leave(cell, (*database).remove); err != nil {
+	if err := leave(n, cell, (*database).remove); err != nil {
 		return err
 	}
 	return n.Release(ctx, cell)
@@ -45,7 +45,7 @@ func (n *Node) Handoff(ctx context.Context, cell string, snapshot bool) error {
 // files still in place. Since the database was closed, the next file is a
 // full image.
 func (n *Node) AbandonEviction(ctx context.Context, cell string) error {
-	if err := n.prove(ctx, cell, false); err != nil {
+	if err := prove(ctx, n, cell, false); err != nil {
 		return fmt.Errorf("evict %s from node %s: %w", cell, n.name, err)
 	}
 	for _, c := range n.held.below(cell) {
@@ -59,13 +59,13 @@ func (n *Node) AbandonEviction(ctx context.Context, cell string) error {
 // Reset discards a residency whose durability could not be proven: database,
 // WAL and LTX files are deleted and nothing is uploaded.
 func (n *Node) Reset(cell string) error {
-	return n.leave(cell, (*database).remove)
+	return leave(n, cell, (*database).remove)
 }
 
 // Drop gives a cell's handles up and leaves all files, as a fenced process
 // does when it ends.
 func (n *Node) Drop(cell string) error {
-	return n.leave(cell, (*database).closeHard)
+	return leave(n, cell, (*database).closeHard)
 }
 
 // Release writes own.json without a node, keeping the epoch. The cell must be
@@ -93,8 +93,8 @@ func (n *Node) DropImages() error {
 
 // prove uploads what a root cell and its facets still have to upload, then
 // reads that the node owns the cell at the epoch of its residency.
-func (n *Node) prove(ctx context.Context, cell string, snapshot bool) error {
-	root, err := n.root(cell)
+func prove(ctx context.Context, n *Node, cell string, snapshot bool) error {
+	root, err := residentRoot(n, cell)
 	if err != nil {
 		return err
 	}
@@ -115,20 +115,20 @@ func (n *Node) prove(ctx context.Context, cell string, snapshot bool) error {
 
 // leave ends the residency of a root cell and its facets by one way of
 // closing a database.
-func (n *Node) leave(cell string, how func(*database) error) error {
-	if _, err := n.root(cell); err != nil {
+func leave(n *Node, cell string, how func(*database) error) error {
+	if _, err := residentRoot(n, cell); err != nil {
 		return err
 	}
 	var errs []error
 	for _, c := range n.held.below(cell) {
 		n.held.remove(c)
-		errs = append(errs, c.close(how))
+		errs = append(errs, closeCell(c, how))
 	}
 	return errors.Join(errs...)
 }
 
-// root returns a resident root cell.
-func (n *Node) root(cell string) (*Cell, error) {
+// residentRoot returns a resident root cell.
+func residentRoot(n *Node, cell string) (*Cell, error) {
 	c, err := n.Cell(cell)
 	if err != nil {
 		return nil, err

@@ -201,6 +201,41 @@ func TestCrashLosesWhatWasNotUploaded(t *testing.T) {
 	}
 }
 
+func TestResumeReusesTxidsAboveTheClamp(t *testing.T) {
+	f := newFleet(t, Config{Layout: V06})
+	n := newNode(t, f, "node-a")
+	cell := f.CellID("Shelf", "a")
+	c := activate(t, n, cell)
+	fill(t, c, "one")
+	must(t, c.Upload(t.Context()))
+	want := dump(t, c)
+	fill(t, c, "never uploaded")
+	fill(t, c, "never uploaded either")
+	before := localFiles(t, c)
+	must(t, n.Restart(t.Context()))
+	c, err := n.ActivateWith(t.Context(), Activation{Cell: cell, Name: "aisle 9", Resume: true})
+	must(t, err)
+	if diff := cmp.Diff(want, dump(t, c)); diff != "" {
+		t.Errorf("resumed with another state (-want +got):\n%s", diff)
+	}
+	if c.Epoch() != 1 || c.TXID() != 3 {
+		t.Errorf("resumed at epoch %d, txid %d", c.Epoch(), c.TXID())
+	}
+	after := localFiles(t, c)
+	if len(after) != 4 || cmp.Equal(before[2].pages, after[2].pages) || !cmp.Equal(before[3].pages, after[3].pages) {
+		t.Errorf("%d files; txid 3 must be another, txid 4 the old one", len(after))
+	}
+	fill(t, c, "two")
+	must(t, c.Upload(t.Context()))
+	checkFiles(t, c)
+	checkBucket(t, f, cell, dump(t, c))
+	own, _, err := f.readOwn(t.Context(), cell)
+	must(t, err)
+	if own != (celld.Own{Node: "node-a", Epoch: 1}) {
+		t.Errorf("own.json is %+v", own)
+	}
+}
+
 func isSHM(path string) bool { return strings.HasSuffix(path, "-shm") }
 
 func TestReloadGoesOnInTheSameEpoch(t *testing.T) {

@@ -84,7 +84,7 @@ func (n *Node) Crash() error {
 	var errs []error
 	for _, c := range n.held.below("") {
 		n.held.remove(c)
-		errs = append(errs, c.close((*database).closeHard))
+		errs = append(errs, closeCell(c, (*database).closeHard))
 	}
 	return errors.Join(errs...)
 }
@@ -95,11 +95,11 @@ func (n *Node) Restart(ctx context.Context) error {
 	if err := n.Crash(); err != nil {
 		return err
 	}
-	return n.begin(ctx)
+	return beginLife(ctx, n)
 }
 
-// begin starts a process life: a new generation, and its lease.
-func (n *Node) begin(ctx context.Context) error {
+// beginLife starts a process life: a new generation, and its lease.
+func beginLife(ctx context.Context, n *Node) error {
 	generation := n.fleet.token(8)
 	n.mu.Lock()
 	n.generation = generation
@@ -130,5 +130,5 @@ func (n *Node) Reload(ctx context.Context) error {
 	if err := os.Remove(certificate); err != nil {
 		return fmt.Errorf("reload node %s: %w", n.name, err)
 	}
-	return n.begin(ctx)
+	return beginLife(ctx, n)
 }

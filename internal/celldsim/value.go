@@ -10,12 +10,12 @@ import (
 	"unicode/utf8"
 )
 
-// Class is a storage class of SQLite.
-type Class uint8
+// StorageClass is a storage class of SQLite.
+type StorageClass uint8
 
 // The storage classes, in SQLite's order of comparison.
 const (
-	Null Class = iota
+	Null StorageClass = iota
 	Integer
 	Real
 	Text
@@ -25,7 +25,7 @@ const (
 // Value is one SQL value. Values compare with ==: class and exact payload, so
 // 1 and 1.0 differ, and so do 0.0 and -0.0.
 type Value struct {
-	Class Class
+	Class StorageClass
 	// Bits is the value of an Integer, or the IEEE 754 bits of a Real.
 	Bits int64
 	// Bytes is the UTF-8 of a Text or the bytes of a Blob. Text that is not
