@@ -160,3 +160,26 @@ func TestCaptureTruncatesLongWAL(t *testing.T) {
 	}
 	checkFiles(t, c)
 }
+
+func TestCaptureBesideAWriter(t *testing.T) {
+	f := newFleet(t, Config{Layout: V06, TruncatePages: 200})
+	c := activate(t, newNode(t, f, "node-a"), f.CellID("Shelf", "a"))
+	w := NewWorkload(WorkloadConfig{Seed: 5})
+	done := make(chan error, 1)
+	go func() { done <- w.Run(t.Context(), c.DB(), 150) }()
+	for writing := true; writing; {
+		select {
+		case err := <-done:
+			must(t, err)
+			writing = false
+		default:
+		}
+		capture(t, c)
+		must(t, c.UploadMerged(t.Context()))
+	}
+	checkFiles(t, c)
+	checkBucket(t, f, c.Scope(), dump(t, c))
+	if c.TXID() < 5 {
+		t.Errorf("only %d captures beside %d transactions", c.TXID(), w.Transactions())
+	}
+}
