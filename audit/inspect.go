@@ -15,21 +15,32 @@ import (
 
 	"celldexport/envelope"
 	"celldexport/internal/objstore"
+	"celldexport/sinks/bucket"
 )
 
 // ErrUsage is wrapped by errors in what was asked for: a filter that does not
 // exist, options that exclude each other.
 var ErrUsage = errors.New("wrong use")
 
-// changesPrefix is where the bucket sink puts its objects.
-const changesPrefix = "export/changes/"
+// Decoder reads the records of one stored object. Each record has its own
+// memory, and errors name the object.
+type Decoder func(name string, r io.ReaderAt, size int64) iter.Seq2[envelope.Encoded, error]
 
-// objectLimit is the largest object that is read, in bytes. The sink's are
-// far smaller; this keeps a foreign one from taking all memory.
-const objectLimit = 1 << 30
-
-// Decoder reads the records of one stored object.
-type Decoder func(r io.ReaderAt, size int64) iter.Seq2[envelope.Encoded, error]
+// Parquet is the Decoder of what the bucket sink writes.
+func Parquet(name string, r io.ReaderAt, size int64) iter.Seq2[envelope.Encoded, error] {
+	return func(yield func(envelope.Encoded, error) bool) {
+		reader, err := bucket.NewReader(name, r, size)
+		if err != nil {
+			yield(envelope.Encoded{}, err)
+			return
+		}
+		for record, err := range reader.Records() {
+			if !yield(record, err) {
+				return
+			}
+		}
+	}
+}
 
 // Inspection says which records to read.
 type Inspection struct {
@@ -67,7 +78,8 @@ type Inspected struct {
 // Inspector reads records back from where the bucket sink stored them.
 type Inspector struct {
 	// Store is the export bucket; it may be nil when files are read.
-	Store  objstore.Store
+	Store objstore.Store
+	// Decode is Parquet but in tests.
 	Decode Decoder
 }
 
@@ -90,13 +102,9 @@ func (i *Inspector) Run(ctx context.Context, q Inspection, visit func(object str
 			done.More = true
 			break
 		}
-		data, err := source.read(ctx)
+		records, err := i.object(ctx, source, filter)
 		if err != nil {
-			return done, err
-		}
-		records, err := i.object(source.name, data, filter)
-		if err != nil {
-			return done, err
+			return done, fmt.Errorf("read records: %w", err)
 		}
 		for n := range records {
 			if err := visit(source.name, &records[n]); err != nil {
@@ -110,10 +118,10 @@ func (i *Inspector) Run(ctx context.Context, q Inspection, visit func(object str
 	return done, nil
 }
 
-// source is one object or file.
+// source is one object or file; open gives its bytes and their number.
 type source struct {
 	name string
-	read func(ctx context.Context) ([]byte, error)
+	open func(ctx context.Context) (io.ReaderAt, int64, error)
 }
 
 func (i *Inspector) sources(ctx context.Context, q Inspection) iter.Seq2[source, error] {
@@ -126,32 +134,33 @@ func (i *Inspector) sources(ctx context.Context, q Inspection) iter.Seq2[source,
 func files(paths []string) iter.Seq2[source, error] {
 	return func(yield func(source, error) bool) {
 		for _, path := range paths {
-			read := func(context.Context) ([]byte, error) { return readFile(path) }
-			if !yield(source{path, read}, nil) {
+			open := func(context.Context) (io.ReaderAt, int64, error) { return openFile(path) }
+			if !yield(source{path, open}, nil) {
 				return
 			}
 		}
 	}
 }
 
-func readFile(path string) ([]byte, error) {
+// openFile leaves it to the caller to close what it returns, when it is a
+// Closer.
+func openFile(path string) (io.ReaderAt, int64, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("read records: %w", err)
+		return nil, 0, err
 	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, objectLimit+1))
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no regular file", path)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("read records: %w", err)
+		return nil, 0, errors.Join(err, f.Close())
 	}
-	if len(data) > objectLimit {
-		return nil, fmt.Errorf("read records: %s is larger than %d bytes", path, objectLimit)
-	}
-	return data, nil
+	return f, info.Size(), nil
 }
 
 func (i *Inspector) listed(ctx context.Context, q Inspection) iter.Seq2[source, error] {
-	prefix := changesPrefix
+	prefix := bucket.Prefix
 	if q.Node != "" {
 		prefix += q.Node + "/"
 	}
@@ -167,14 +176,11 @@ func (i *Inspector) listed(ctx context.Context, q Inspection) iter.Seq2[source, 
 			if !strings.HasSuffix(object.Key, ".parquet") {
 				continue
 			}
-			read := func(ctx context.Context) ([]byte, error) {
-				data, _, err := objstore.ReadAll(ctx, i.Store, object.Key, objectLimit)
-				if err != nil {
-					return nil, fmt.Errorf("read records: %w", err)
-				}
-				return data, nil
+			open := func(ctx context.Context) (io.ReaderAt, int64, error) {
+				data, _, err := objstore.ReadAll(ctx, i.Store, object.Key, bucket.MaxObject)
+				return bytes.NewReader(data), int64(len(data)), err
 			}
-			if !yield(source{object.Key, read}, nil) {
+			if !yield(source{object.Key, open}, nil) {
 				return
 			}
 		}
@@ -183,19 +189,26 @@ func (i *Inspector) listed(ctx context.Context, q Inspection) iter.Seq2[source, 
 
 // object decodes one object and keeps what passes the filter. Every body is
 // decoded, so that what is printed can be read by the next tool.
-func (i *Inspector) object(name string, data []byte, filter picker) ([]envelope.Encoded, error) {
+func (i *Inspector) object(ctx context.Context, from source, filter picker) ([]envelope.Encoded, error) {
+	at, size, err := from.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if c, ok := at.(io.Closer); ok {
+		// Nothing was written, so closing has nothing to say.
+		defer func() { _ = c.Close() }()
+	}
 	var kept []envelope.Encoded
 	n := 0
-	for r, err := range i.Decode(bytes.NewReader(data), int64(len(data))) {
+	for r, err := range i.Decode(from.name, at, size) {
 		if err != nil {
-			return nil, fmt.Errorf("decode %s: %w", name, err)
+			return nil, err
 		}
 		if _, err := r.Decode(); err != nil {
-			return nil, fmt.Errorf("decode %s: record %d: %w", name, n, err)
+			return nil, fmt.Errorf("%s: record %d: %w", from.name, n, err)
 		}
 		n++
 		if filter.picks(&r) {
-			r.Body = bytes.Clone(r.Body)
 			kept = append(kept, r)
 		}
 	}

@@ -19,13 +19,13 @@ import (
 )
 
 // decodeLines stands in for Parquet: an object is JSON lines.
-func decodeLines(r io.ReaderAt, size int64) iter.Seq2[envelope.Encoded, error] {
+func decodeLines(name string, r io.ReaderAt, size int64) iter.Seq2[envelope.Encoded, error] {
 	return func(yield func(envelope.Encoded, error) bool) {
 		lines := bufio.NewScanner(io.NewSectionReader(r, 0, size))
 		for lines.Scan() {
 			record, err := envelope.Decode(lines.Bytes())
 			if err != nil {
-				yield(envelope.Encoded{}, err)
+				yield(envelope.Encoded{}, fmt.Errorf("%s: %w", name, err))
 				return
 			}
 			encoded, err := envelope.Encode(record)
@@ -198,11 +198,28 @@ func TestInspectNamesTheObjectThatFails(t *testing.T) {
 	}
 }
 
+func TestFilesThatAreNoParquet(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"empty": "", "short": "PAR1", "text": "hello, this is text", "frame": "PAR1" + strings.Repeat("x", 100) + "PAR1"} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := (&Inspector{Decode: Parquet}).Run(t.Context(), Inspection{Files: []string{path}, Objects: 1}, nil)
+		if err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := (&Inspector{Decode: Parquet}).Run(t.Context(), Inspection{Files: []string{dir}, Objects: 1}, nil); err == nil {
+		t.Error("a directory was read")
+	}
+}
+
 // Numbers above 2^53 must come out as they went in.
 func TestLineAndSummary(t *testing.T) {
 	var s Summary
 	encoded := []envelope.Encoded{}
-	for r, err := range decodeLines(strings.NewReader(
+	for r, err := range decodeLines("x", strings.NewReader(
 		line("Cart:2", "", 7, envelope.Live, &envelope.Gap{})+
 			line("Cart:1", facet, 1, envelope.Live, &envelope.Gap{})+
 			line("Cart:2", "", 3, envelope.Live, &envelope.Bulk{})), 1<<20) {

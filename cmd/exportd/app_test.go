@@ -117,7 +117,7 @@ func TestExitCodes(t *testing.T) {
 			b.connect = func(context.Context, *config.Settings, string) error { return errors.New("403 Forbidden") }
 		}, code: 1, err: "exportd: list s3://fleet: 403 Forbidden\n"},
 		{name: "once pending", args: "run --once", environ: on(t), prepare: func(b *bench) {
-			b.fake.left = []pending{{"Cart:1", "not proven"}, {"Cart:2", "file torn"}}
+			b.fake.left = []pending{{Cell: "Cart:1", Reason: "not proven"}, {Cell: "Cart:2", Reason: "file torn"}}
 		}, code: 4, err: "Cart:1: not proven\nCart:2: file torn\nexportd: 2 cells were not finished\n"},
 		{name: "once fails", args: "run --once", environ: on(t), prepare: func(b *bench) { b.fake.err = errors.New("list the bucket: 403") },
 			code: 1, err: "exportd: list the bucket: 403\n"},

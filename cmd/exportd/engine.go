@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"celldexport/exporter"
 	"celldexport/internal/config"
 )
 
@@ -29,9 +30,7 @@ type engine interface {
 }
 
 // pending is a cell that --once could not finish, and why.
-type pending struct {
-	Cell, Reason string
-}
+type pending = exporter.Pending
 
 type engineOptions struct {
 	settings *config.Settings

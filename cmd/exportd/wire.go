@@ -2,15 +2,41 @@ package main
 
 import (
 	"context"
-	"errors"
+	"time"
+
+	"celldexport/exporter"
+	"celldexport/exporter/demo"
 )
 
 // newEngine starts the exporter.
-func newEngine(context.Context, engineOptions) (engine, error) {
-	return nil, errors.New("start the exporter: not part of this build")
+func newEngine(ctx context.Context, o engineOptions) (engine, error) {
+	e, err := exporter.New(ctx, exporter.Options{
+		Settings: o.settings, Logger: o.logger, Version: o.version, Registry: o.registry,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return exporting{e}, nil
 }
 
-// runDemo runs the demo.
-func runDemo(context.Context, demoOptions) (bool, error) {
-	return false, errors.New("run the demo: not part of this build")
+// exporting fits the exporter to what this command asks of one.
+type exporting struct{ *exporter.Exporter }
+
+func (e exporting) Status() any { return e.Exporter.Status() }
+
+func (e exporting) Once(ctx context.Context, timeout time.Duration) ([]pending, error) {
+	left, err := e.Exporter.Once(ctx, timeout)
+	list := make([]pending, len(left))
+	for i, p := range left {
+		list[i] = pending(p)
+	}
+	return list, err
+}
+
+// runDemo runs the demo, each time with other traffic.
+func runDemo(ctx context.Context, o demoOptions) (bool, error) {
+	return demo.Run(ctx, demo.Options{
+		Dir: o.Dir, Cells: o.Cells, Time: o.Time, Keep: o.Keep,
+		Out: o.Out, Progress: o.Progress, Live: o.Live, Seed: uint64(time.Now().UnixNano()),
+	})
 }
