@@ -80,9 +80,7 @@ func TestPagesGiveTheSameRecords(t *testing.T) {
 			s := newTape(t,
 				fmt.Sprintf("PRAGMA page_size = %d", []int{512, 1024, 4096}[seed%3]),
 				fmt.Sprintf("PRAGMA encoding = '%s'", []string{"UTF-8", "UTF-16le", "UTF-16be"}[seed/3%3]))
-			for i, create := range kinds {
-				s.d.exec(fmt.Sprintf(create, string("pqrstu"[i])))
-			}
+			createKinds(s.d)
 			for range 20 {
 				for range 1 + r.IntN(8) {
 					s.d.try(r.statement())
@@ -97,9 +95,7 @@ func TestPagesGiveTheSameRecords(t *testing.T) {
 func TestPagesGiveTheSameRebase(t *testing.T) {
 	s := newTape(t, `CREATE TABLE _cf_METADATA(scope PRIMARY KEY, actor_name, incarnation)`, `INSERT INTO _cf_METADATA VALUES ('Shelf:a17', 'aisle 9', 5)`)
 	r := random{rand.New(rand.NewPCG(1, 1))}
-	for i, create := range kinds {
-		s.d.exec(fmt.Sprintf(create, string("pqrstu"[i])))
-	}
+	createKinds(s.d)
 	for range 200 {
 		s.d.try(r.statement())
 	}

@@ -45,7 +45,10 @@ type Plan struct {
 // generations per exported name. carried is the mark of the last unit that a
 // spool took, of whatever life of this stream: what the ledger says beyond it
 // was never carried to a consumer and is decided anew, so that a unit that is
-// read a second time, or in other company, finds its own entries.
+// read a second time, or in other company, finds its own entries. Where that
+// mark is not known, for a re-base after lost state, it is the one just before
+// at: then what the ledger says counts as carried, which a re-base may assume
+// because it shows everything.
 //
 // A table name that the ledger does not know opens generation 1 with a
 // snapshot; a changed SQL text opens the next one.

@@ -23,6 +23,15 @@ var kinds = []string{
 	`CREATE TABLE %s(_rowid_, v, w, id)`,
 }
 
+// createKinds makes a table of each kind.
+func createKinds(d *database) {
+	d.t.Helper()
+	for i, create := range kinds {
+		d.exec(fmt.Sprintf(create, string("pqrstu"[i])))
+	}
+	d.exec(`CREATE TABLE _cf_KV(scope TEXT, k TEXT, v TEXT, PRIMARY KEY(scope,k))`)
+}
+
 // random draws SQL statements.
 type random struct{ *rand.Rand }
 
@@ -51,6 +60,12 @@ func (r random) some() string {
 
 func (r random) statement() string {
 	t := r.table()
+	if r.IntN(10) == 0 {
+		return fmt.Sprintf(`INSERT OR REPLACE INTO _cf_KV VALUES ('Shelf:%s', 'k%d', x'%02x')`, []string{"a17", "b"}[r.IntN(2)], r.IntN(4), r.IntN(4))
+	}
+	if r.IntN(20) == 0 {
+		return fmt.Sprintf(`UPDATE OR REPLACE _cf_KV SET scope = 'Shelf:%s' WHERE k = 'k%d'`, []string{"a17", "b"}[r.IntN(2)], r.IntN(4))
+	}
 	switch n := r.IntN(100); {
 	case n < 50:
 		var tuples []string
@@ -108,6 +123,12 @@ func expected(s *state) map[string][]string {
 
 func expectedRow(t *schema.Table, r *fakeRow) (string, bool) {
 	var key, row []envelope.Value
+	if t.Name == storedKV {
+		key = append(key, expectedValue(r, 1))
+		row = append(row, expectedValue(r, 1), expectedValue(r, 2))
+		own := expectedValue(r, 0) == envelope.Text("Shelf:a17")
+		return string(envelope.AppendValues(envelope.AppendValues(nil, key), row)), own
+	}
 	for _, k := range t.Key {
 		v := expectedValue(r, k)
 		if v.Class() == envelope.ClassNull {
@@ -172,9 +193,7 @@ func TestConsumerEqualsSelect(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := random{rand.New(rand.NewPCG(seed, 8))}
 			s := newTape(t)
-			for i, create := range kinds {
-				s.d.exec(fmt.Sprintf(create, string("pqrstu"[i])))
-			}
+			createKinds(s.d)
 			s.opt.MaxRecordBytes = []int64{1 << 20, 700, 520}[seed%3]
 			states := [2]*apply.State{apply.New(), apply.New()}
 			for range 25 {

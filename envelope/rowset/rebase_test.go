@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -125,6 +127,18 @@ func TestErrorsEndTheUnit(t *testing.T) {
 			return nil
 		}); !errors.Is(err, full) {
 			t.Errorf("out failed: %v, want its error", err)
+		}
+	}
+	noPlace := s.opt
+	noPlace.MemoryBytes, noPlace.TempDir = 1, filepath.Join(t.TempDir(), "missing")
+	nowhere, err := NewPlan(src.After(), src.Before(), nil, mark(4, 1), mark(4, 0), noPlace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, change := range []string{`INSERT INTO t VALUES (2), (3)`, `INSERT INTO k VALUES (2), (3)`} {
+		s.d.exec(change)
+		if _, err := nowhere.Encode(testEnvelope(1), &fake{before: empty(), after: s.d.capture()}, nil, out); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("rows without a place to spill: %v, want an error that says so", err)
 		}
 	}
 	src.after.rows["t"] = append(src.after.rows["t"], src.after.rows["t"][0])

@@ -235,3 +235,22 @@ func TestNamespaceBlobKey(t *testing.T) {
 		t.Errorf("%s: a table without blob_id gained a blob_key", got[0])
 	}
 }
+
+// Values of old versions, in a table whose column keeps their classes.
+func TestLegacyKeyValueClasses(t *testing.T) {
+	s := newTape(t, `CREATE TABLE _cf_KV(scope, k, v, PRIMARY KEY(scope,k))`)
+	s.unit()
+	check(t, s.bodies(`INSERT INTO _cf_KV VALUES ('Shelf:a17', 1, -7), ('Shelf:a17', 'b', 1e300), ('Shelf:a17', 'c', -9e999), ('Shelf:a17', 'd', NULL), ('Shelf:a17', NULL, 1), (5, 'e', 1)`),
+		rows("kv", `"key","value"`, `"key"`, `["I",[1],[1,"-7"]],["I",["b"],["b","1e+300"]],["I",["c"],["c",{"$blob":"//AAAAAAAAA="}]],["I",["d"],["d",null]]`))
+	if s.stats.NullKeys != 1 {
+		t.Errorf("%d rows with a NULL key, want 1", s.stats.NullKeys)
+	}
+	s = newTape(t, `CREATE TABLE _cf_KV(scope, key, value)`)
+	if got := s.bodies(); len(got) != 2 || got[1] != bulk("kv") {
+		t.Errorf("%v: want a table of unknown columns described and bulk", got)
+	}
+	s = newTape(t, `PRAGMA encoding = 'UTF-16le'`, `CREATE TABLE _cf_KV(scope, k, v, PRIMARY KEY(scope,k))`)
+	s.unit()
+	check(t, s.bodies(`INSERT INTO _cf_KV VALUES ('Shelf:a17', 'é', '[ 1 ]'), ('Shelf:a17', 'x', CAST(x'00d8' AS TEXT))`),
+		rows("kv", `"key","value"`, `"key"`, `["I",["x"],["x",{"$blob":"ANg="}]],["I",["é"],["é","[1]"]]`))
+}

@@ -2,12 +2,15 @@ package rowset
 
 import (
 	"maps"
+	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"celldexport/diffpage/schema"
 	"celldexport/envelope"
 	"celldexport/internal/ledger"
 )
@@ -24,6 +27,7 @@ type tape struct {
 	described map[envelope.TableGeneration]bool
 	txid      uint64
 	stats     Stats
+	prev      *Plan // of the unit before
 }
 
 func newTape(t *testing.T, statements ...string) *tape {
@@ -50,6 +54,9 @@ func (s *tape) encode(plan *Plan, src Source) []string {
 		s.t.Fatal(err)
 	}
 	s.stats = stats
+	if left, err := os.ReadDir(s.opt.TempDir); err != nil || len(left) > 0 {
+		s.t.Fatalf("temporary files %v are left, %v", left, err)
+	}
 	return lines
 }
 
@@ -83,11 +90,22 @@ func (s *tape) unit(statements ...string) []string {
 	if diff := cmp.Diff(lines, s.encode(again, src)); diff != "" {
 		s.t.Errorf("the unit read again gives other records:\n%s", diff)
 	}
+	if s.prev != nil && sameSQL(src.Before(), src.After()) && !plan.Changed() {
+		next := s.prev.Next()
+		next.opt = s.opt
+		if diff := cmp.Diff(lines, s.encode(next, src), cmpopts.EquateEmpty()); diff != "" {
+			s.t.Errorf("the plan that goes on from the last unit gives other records:\n%s", diff)
+		}
+	}
 	for _, g := range s.stats.Described {
 		s.described[g] = true
 	}
-	s.last = src.after
+	s.last, s.prev = src.after, plan
 	return lines
+}
+
+func sameSQL(a, b *schema.Schema) bool {
+	return slices.EqualFunc(a.Tables, b.Tables, func(x, y *schema.Table) bool { return x.Name == y.Name && x.SQL == y.SQL })
 }
 
 // fromPages compares records with those made from the pages of the unit.
