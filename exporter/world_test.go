@@ -147,6 +147,8 @@ func (h *host) halt() {
 	if h.e == nil {
 		return
 	}
+	begin := time.Now()
+	defer func() { h.w.t.Logf("%s stopped after %v", h.settings.Node, time.Since(begin)) }()
 	h.stop()
 	if err := <-h.done; err != nil {
 		h.w.t.Errorf("exporter of %s: %v", h.settings.Node, err)
@@ -161,6 +163,8 @@ func (h *host) halt() {
 func (h *host) sync() {
 	h.w.t.Helper()
 	quiet := 0
+	begin := time.Now()
+	defer func() { h.w.t.Logf("%s at rest after %v", h.settings.Node, time.Since(begin)) }()
 	var last exporter.Summary
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		s := h.e.Status()

@@ -22,16 +22,8 @@ func newEngine(ctx context.Context, o engineOptions) (engine, error) {
 // exporting fits the exporter to what this command asks of one.
 type exporting struct{ *exporter.Exporter }
 
+// Status is the exporter's account, ready for JSON.
 func (e exporting) Status() any { return e.Exporter.Status() }
-
-func (e exporting) Once(ctx context.Context, timeout time.Duration) ([]pending, error) {
-	left, err := e.Exporter.Once(ctx, timeout)
-	list := make([]pending, len(left))
-	for i, p := range left {
-		list[i] = pending(p)
-	}
-	return list, err
-}
 
 // runDemo runs the demo, each time with other traffic.
 func runDemo(ctx context.Context, o demoOptions) (bool, error) {
