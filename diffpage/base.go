@@ -133,7 +133,7 @@ func (d *differ) run(images *shadow.Images, b *Base) (*schema.Schema, error) {
 	if root := (tree{root: min(d.new.commit, 1)}); d.tables[schemaSlot] != nil || root != d.before.trees[schemaSlot] {
 		d.after = d.before.clone()
 		d.after.trees[schemaSlot] = root
-		if err := d.table(d.tableOf(schemaSlot)); err != nil {
+		if err := d.table(d.tableOf(schemaSlot), nil, nil); err != nil {
 			return nil, err
 		}
 		entries, err := catalog(&d.new)
@@ -149,7 +149,7 @@ func (d *differ) run(images *shadow.Images, b *Base) (*schema.Schema, error) {
 	}
 	for i := 0; i < len(d.order); i++ {
 		if t := d.order[i]; t.slot != schemaSlot {
-			if err := d.table(t); err != nil {
+			if err := d.table(t, b.schema.ByName(t.name), after.ByName(t.name)); err != nil {
 				return nil, err
 			}
 		}

@@ -64,12 +64,16 @@ type tableDiff struct {
 	old, new tree
 	// stays says that the tree has the same root and kind on both sides.
 	stays bool
+	// alike says that the table is declared the same on both sides, so that
+	// equal cells are equal rows.
+	alike bool
 
 	touched []uint32 // old tree pages that changed or are gone
 	// dirty are the heads of old chains with a page that changed or is gone.
 	dirty      pageSet
 	dirtyHeads []uint32
 
+	paired   pageSet             // touched pages that are in the new tree too and were compared
 	attached pageSet             // unchanged pages that have a parent in the new tree
 	parked   map[uint32][]uint32 // changed pages to visit once an unchanged one is attached
 	oldSide  []span
@@ -285,10 +289,12 @@ func (d *differ) kindOf(t *schema.Table) (index bool, err error) {
 	return p.Type.Index(), nil
 }
 
-// table runs all steps for one table.
-func (d *differ) table(t *tableDiff) error {
+// table runs all steps for one table. The descriptions are nil where a side
+// lacks it, and for sqlite_schema.
+func (d *differ) table(t *tableDiff, was, is *schema.Table) error {
 	t.old, t.new = d.before.tree(t.slot), d.after.tree(t.slot)
 	t.stays = t.old == t.new && !d.reset
+	t.alike = !d.reset && (was == is || was != nil && is != nil && was.SQL == is.SQL)
 	for _, step := range []func(*tableDiff) error{d.visitNew, d.walkOld, d.keepChains, d.overflowOnly} {
 		if err := step(t); err != nil {
 			return blame(t.name, 0, err)

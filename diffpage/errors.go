@@ -53,8 +53,11 @@ func (e *CorruptError) Unwrap() error { return e.Err }
 // blame names table and page in an error about content; other errors, such
 // as failed reads, pass.
 func blame(table string, pgno uint32, err error) error {
+	if err == nil {
+		return nil
+	}
 	var known *CorruptError
-	if err == nil || errors.As(err, &known) || !errors.Is(err, ErrCorrupt) {
+	if errors.As(err, &known) || !errors.Is(err, ErrCorrupt) {
 		return err
 	}
 	return &CorruptError{Table: table, Page: pgno, Err: err}

@@ -26,12 +26,8 @@ const rowRefSize = 24
 // done in several rounds over the same pages, each for one share of the
 // hashes.
 func (j *join) byKey(memory int64) error {
-	oldSide, newSide, err := j.strip()
-	if err != nil {
-		return err
-	}
 	rows := 0
-	for _, s := range [][]span{oldSide, newSide} {
+	for _, s := range [][]span{j.t.oldSide, j.t.newSide} {
 		for _, e := range s {
 			rows += int(e.hi - e.lo)
 		}
@@ -40,11 +36,11 @@ func (j *join) byKey(memory int64) error {
 	seed := maphash.MakeSeed()
 	for round := range rounds {
 		mine := func(hash uint64) bool { return hash%rounds == round }
-		old, err := j.old.refs(oldSide, seed, mine)
+		old, err := j.old.refs(j.t.oldSide, seed, mine)
 		if err != nil {
 			return err
 		}
-		new, err := j.new.refs(newSide, seed, mine)
+		new, err := j.new.refs(j.t.newSide, seed, mine)
 		if err != nil {
 			return err
 		}
@@ -54,66 +50,6 @@ func (j *join) byKey(memory int64) error {
 		if err := j.show(old, new); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// strip leaves out the rows at either end of a page that are the same on both
-// sides of the same page number, which are nearly all of them when few rows
-// of a page changed.
-func (j *join) strip() (oldSide, newSide []span, err error) {
-	oldSide, newSide = slices.Clone(j.t.oldSide), slices.Clone(j.t.newSide)
-	byPage := func(a, b span) int { return cmp.Or(cmp.Compare(a.pgno, b.pgno), cmp.Compare(a.lo, b.lo)) }
-	slices.SortFunc(oldSide, byPage)
-	slices.SortFunc(newSide, byPage)
-	for i, k := 0, 0; i < len(oldSide) && k < len(newSide); {
-		o, n := &oldSide[i], &newSide[k]
-		switch {
-		case o.pgno < n.pgno:
-			i++
-			continue
-		case o.pgno > n.pgno:
-			k++
-			continue
-		}
-		if err := j.stripPage(o, n); err != nil {
-			return nil, nil, err
-		}
-		i++
-		k++
-	}
-	return oldSide, newSide, nil
-}
-
-func (j *join) stripPage(o, n *span) error {
-	same := func(a, b uint16) (bool, error) {
-		if err := j.old.seek(o.pgno, a); err != nil {
-			return false, err
-		}
-		if err := j.new.seek(n.pgno, b); err != nil {
-			return false, err
-		}
-		return j.unchanged(&j.old.cell, &j.new.cell), nil
-	}
-	for o.lo < o.hi && n.lo < n.hi {
-		if ok, err := same(o.lo, n.lo); err != nil || !ok {
-			if err != nil {
-				return err
-			}
-			break
-		}
-		o.lo++
-		n.lo++
-	}
-	for o.lo < o.hi && n.lo < n.hi {
-		if ok, err := same(o.hi-1, n.hi-1); err != nil || !ok {
-			if err != nil {
-				return err
-			}
-			break
-		}
-		o.hi--
-		n.hi--
 	}
 	return nil
 }

@@ -66,8 +66,8 @@ type tree struct {
 // slots gives every table tree of a state a small number that stays the same
 // as long as a table of that name exists.
 type slots struct {
-	names  []string // by slot; empty for a free one
-	trees  []tree
+	names  []string // by slot; an empty name is a name
+	trees  []tree   // by slot; without root for a free one
 	byName map[string]uint32
 }
 
@@ -103,8 +103,8 @@ func (s *slots) set(name string, t tree) uint32 {
 }
 
 func (s *slots) free() uint32 {
-	for slot, name := range s.names {
-		if name == "" {
+	for slot, t := range s.trees {
+		if slot != schemaSlot && t.root == 0 {
 			return uint32(slot)
 		}
 	}

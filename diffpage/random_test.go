@@ -105,7 +105,7 @@ func (g *generator) long() string {
 	case 0:
 		n = g.rnd.IntN(1500)
 	case 1:
-		n = g.rnd.IntN(20000)
+		n = g.rnd.IntN(2000)
 	}
 	if g.rnd.IntN(2) == 0 {
 		return fmt.Sprintf("randomblob(%d)", n)
@@ -141,6 +141,25 @@ func (g *generator) insert(t *genTable) {
 	}
 	g.run(fmt.Sprintf("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<%d) INSERT OR %s INTO %s(%s) SELECT %s FROM n",
 		n, g.pick("REPLACE", "IGNORE"), t.name, strings.Join(cols, ","), strings.Join(vals, ",")))
+}
+
+// many makes a table deep: small rows, enough of them for three levels of the
+// smaller page sizes.
+func (g *generator) many(t *genTable) {
+	n := 200 + g.rnd.IntN(400)
+	first := g.rnd.IntN(2000)
+	g.run(fmt.Sprintf("WITH RECURSIVE n(i) AS (SELECT %d UNION ALL SELECT i+1 FROM n WHERE i<%d) INSERT OR IGNORE INTO %s(id,b) SELECT %s, 'row '||i||hex(zeroblob(40)) FROM n",
+		first, first+n, t.name, g.pick("i", "'deep'||i", "NULL")))
+}
+
+// scatter changes single rows all over a table.
+func (g *generator) scatter(t *genTable) {
+	for range 1 + g.rnd.IntN(4) {
+		g.run(fmt.Sprintf("UPDATE %s SET b='sc'||random() WHERE rowid=%d", t.name, g.rnd.IntN(2000)))
+		g.run(fmt.Sprintf("DELETE FROM %s WHERE id IN (%d,'deep%d')", t.name, g.rnd.IntN(2000), g.rnd.IntN(2000)))
+		from := g.rnd.IntN(2000)
+		g.run(fmt.Sprintf("DELETE FROM %s WHERE rowid BETWEEN %d AND %d", t.name, from, from+g.rnd.IntN(200)))
+	}
 }
 
 func (g *generator) alter(t *genTable) {
@@ -206,7 +225,7 @@ func (g *generator) op() {
 		return
 	}
 	t := g.table()
-	switch n := g.rnd.IntN(40); {
+	switch n := g.rnd.IntN(46); {
 	case n < 16:
 		g.insert(t)
 	case n < 22:
@@ -238,7 +257,11 @@ func (g *generator) op() {
 		g.run("RELEASE sp")
 	case n < 38:
 		g.run("INSERT OR IGNORE INTO " + g.table().name + "(id,b) SELECT id,b FROM " + t.name)
-	case n < 39:
+	case n < 41:
+		g.many(t)
+	case n < 45:
+		g.scatter(t)
+	case n < 46 && g.rnd.IntN(2) == 0:
 		g.run("PRAGMA incremental_vacuum(" + strconv.Itoa(g.rnd.IntN(9)) + ")")
 	default:
 		g.run("VACUUM")

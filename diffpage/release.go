@@ -26,9 +26,10 @@ func (d *differ) walkOld(t *tableDiff) error {
 		if err := d.old.parse(pgno, &p, &d.bufs[1]); err != nil {
 			return blame(t.name, pgno, err)
 		}
-		if p.Type.Rows() {
+		if p.Type.Rows() && !t.paired.has(pgno) {
 			var err error
-			if t.oldSide, t.oldHeads, err = scanPage(&p, pgno, t.oldSide, t.oldHeads); err != nil {
+			all := span{pgno: pgno, hi: uint16(p.Len())}
+			if t.oldSide, t.oldHeads, err = scanCells(&p, all, t.oldSide, t.oldHeads); err != nil {
 				return blame(t.name, pgno, err)
 			}
 		}

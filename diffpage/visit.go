@@ -94,8 +94,7 @@ func (d *differ) visit(t *tableDiff, at place, todo []place) ([]place, error) {
 		return todo, corrupt(t.name, at.pgno, "page type %d is not one of its tree", p.Type)
 	}
 	if p.Type.Rows() {
-		var err error
-		if t.newSide, t.newHeads, err = scanPage(&p, at.pgno, t.newSide, t.newHeads); err != nil {
+		if err := d.takeRows(t, at.pgno, &p); err != nil {
 			return todo, blame(t.name, at.pgno, err)
 		}
 	}
@@ -137,29 +136,64 @@ func (d *differ) claim(t *tableDiff, pgno uint32, o owner) error {
 	return nil
 }
 
-// scanPage takes the rows of a page to a side and notes the overflow chains.
-// It also checks what joining by key relies on: rowids that ascend.
-func scanPage(p *btree.Page, pgno uint32, side []span, heads []head) ([]span, []head, error) {
-	n := p.Len()
-	if n == 0 {
+// takeRows takes the rows of a page of the new tree to the new side. If it was
+// in the old tree as well, its rows of then go to the old side at once, and
+// the rows that both have in common at either end go nowhere: with them, their
+// overflow chains stay as they are.
+func (d *differ) takeRows(t *tableDiff, pgno uint32, p *btree.Page) (err error) {
+	new := span{pgno: pgno, hi: uint16(p.Len())}
+	if o := d.owners.of(pgno); t.alike && t.old.index == t.new.index && pgno <= d.old.commit && o.role() == roleTree && o.slot() == t.slot && d.hasChanged(pgno) {
+		var was btree.Page
+		if err := d.old.parse(pgno, &was, &d.bufs[1]); err != nil {
+			return err
+		}
+		intact := func(overflow uint32) bool { return !d.isDirty(t, overflow) }
+		if len(t.dirtyHeads) == 0 {
+			intact = nil
+		}
+		head, tail, err := btree.Common(&was, p, intact)
+		if err != nil {
+			return err
+		}
+		old := span{pgno: pgno, lo: uint16(head), hi: uint16(was.Len() - tail)}
+		new.lo, new.hi = uint16(head), uint16(p.Len()-tail)
+		t.paired.add(pgno)
+		if was.Type.Rows() {
+			if t.oldSide, t.oldHeads, err = scanCells(&was, old, t.oldSide, t.oldHeads); err != nil {
+				return err
+			}
+		}
+	}
+	t.newSide, t.newHeads, err = scanCells(p, new, t.newSide, t.newHeads)
+	return err
+}
+
+// scanCells takes the rows of a span to a side and notes their overflow
+// chains. It also checks what joining by key relies on: rowids that ascend,
+// up to and including the neighbours of the span.
+func scanCells(p *btree.Page, s span, side []span, heads []head) ([]span, []head, error) {
+	if s.lo >= s.hi {
 		return side, heads, nil
 	}
 	var c btree.Cell
-	var first, last int64
-	for i := range n {
+	last, any := int64(0), false
+	for i := max(0, int(s.lo)-1); i < min(p.Len(), int(s.hi)+1); i++ {
 		if err := p.Cell(i, &c); err != nil {
 			return side, heads, err
 		}
+		if p.Type == btree.LeafTable && any && c.Rowid <= last {
+			return side, heads, corrupt("", s.pgno, "rowid %d comes after %d", c.Rowid, last)
+		}
+		last, any = c.Rowid, true
+		if i < int(s.lo) || i >= int(s.hi) {
+			continue
+		}
+		if i == int(s.lo) {
+			s.first = c.Rowid
+		}
 		if c.Overflow != 0 {
-			heads = append(heads, head{pgno: c.Overflow, payload: c.Payload, local: len(c.Local), row: pgno})
+			heads = append(heads, head{pgno: c.Overflow, payload: c.Payload, local: len(c.Local), row: s.pgno})
 		}
-		switch {
-		case i == 0:
-			first = c.Rowid
-		case p.Type == btree.LeafTable && c.Rowid <= last:
-			return side, heads, corrupt("", pgno, "rowid %d comes after %d", c.Rowid, last)
-		}
-		last = c.Rowid
 	}
-	return append(side, span{pgno: pgno, hi: uint16(n), first: first}), heads, nil
+	return append(side, s), heads, nil
 }
