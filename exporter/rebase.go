@@ -151,8 +151,11 @@ func (e *Exporter) spoolSnapshot(ctx context.Context, s *stream, pin ledger.Epoc
 	if err != nil {
 		return err
 	}
-	mark := ledger.Mark{Epoch: at.Epoch, TXID: at.TXID}
-	plan, err := rowset.NewPlan(base.base.Schema(), nil, led.Tables, mark, mark, e.rowOptions(s))
+	// The snapshot replaces whatever the consumer holds, so every generation
+	// before it counts as carried; those that this very re-base entered
+	// before a crash are decided anew.
+	mark, before := ledger.Mark{Epoch: at.Epoch, TXID: at.TXID}, ledger.Mark{Epoch: at.Epoch, TXID: at.TXID - 1}
+	plan, err := rowset.NewPlan(base.base.Schema(), nil, led.Tables, mark, before, e.rowOptions(s))
 	if err != nil {
 		return err
 	}
@@ -171,7 +174,7 @@ func (e *Exporter) spoolSnapshot(ctx context.Context, s *stream, pin ledger.Epoc
 	if err != nil {
 		return stateFailed(err)
 	}
-	stats, err := plan.Snapshot(env, img, fmt.Sprintf("base-%d-%d-0", committedAt, at.TXID), w.Record)
+	stats, err := plan.Snapshot(env, img, rowset.SnapshotID("base", env, 0), w.Record)
 	if err != nil {
 		return errors.Join(err, w.Abort())
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 
@@ -181,7 +182,11 @@ func (e *Exporter) note(s *stream, err error) {
 		st = w.state
 	}
 	if s.status.State != st || s.status.Reason != err.Error() {
-		e.log.Warn("stream does not go on", "cell", s.doc.Scope, "epoch", s.doc.Residency.Epoch, "state", string(st), "err", err)
+		level := slog.LevelWarn
+		if st == StatePending {
+			level = slog.LevelInfo
+		}
+		e.log.Log(context.Background(), level, "stream does not go on", "cell", s.doc.Scope, "epoch", s.doc.Residency.Epoch, "state", string(st), "err", err)
 	}
 	s.status.set(e.now(), st, err.Error())
 	s.whole = true

@@ -25,7 +25,7 @@ import (
 // world is a simulated fleet whose nodes have real exporters beside them.
 type world struct {
 	t        *testing.T
-	store    *objstore.Memory
+	store    objstore.Store
 	fault    *objstore.Fault
 	fleet    *celldsim.Fleet
 	nodes    map[string]*host
@@ -48,8 +48,13 @@ type host struct {
 const class = "Cart"
 
 func newWorld(t *testing.T, layout celldsim.Layout) *world {
-	w := &world{t: t, store: objstore.NewMemory(), nodes: make(map[string]*host), survived: make(consumer.Survived)}
-	w.fault = objstore.NewFault(w.store)
+	return newWorldOn(t, objstore.NewMemory(), layout)
+}
+
+// newWorldOn is a world whose fleet bucket is a store of another kind.
+func newWorldOn(t *testing.T, store objstore.Store, layout celldsim.Layout) *world {
+	w := &world{t: t, store: store, nodes: make(map[string]*host), survived: make(consumer.Survived)}
+	w.fault = objstore.NewFault(store)
 	w.clock.Store(1_800_000_000_000)
 	var err error
 	w.fleet, err = celldsim.New(t.Context(), celldsim.Config{

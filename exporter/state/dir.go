@@ -48,6 +48,9 @@ func Open(ctx context.Context, path string) (*Dir, error) {
 		return nil, err
 	}
 	d := &Dir{path: path, lock: lock}
+	if err := emptyDir(d.Temp()); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
 	if err := d.open(ctx); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
