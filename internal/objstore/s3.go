@@ -24,6 +24,9 @@ const (
 	// partSize is the size of a multipart upload's parts; with 10,000 parts,
 	// the most that S3 takes, objects up to 625 GiB are possible.
 	partSize = 64 << 20
+	// unlimited is a length that no object reaches; sums with it overflow at
+	// some servers.
+	unlimited = 1 << 50
 )
 
 // s3Store is a bucket behind the S3 protocol. It sends no checksum headers,
@@ -72,21 +75,7 @@ func (s *s3Store) Get(ctx context.Context, key string, opts GetOptions) (io.Read
 	if err := begin(ctx, OpGet, key); err != nil {
 		return nil, Object{}, err
 	}
-	var get minio.GetObjectOptions
-	partial := true
-	switch {
-	case opts.Offset < 0:
-		get.Set("Range", fmt.Sprintf("bytes=%d", opts.Offset))
-	case opts.Length > 0:
-		get.Set("Range", fmt.Sprintf("bytes=%d-%d", opts.Offset, opts.Offset+opts.Length-1))
-	case opts.Offset > 0:
-		get.Set("Range", fmt.Sprintf("bytes=%d-", opts.Offset))
-	default:
-		partial = false
-	}
-	if opts.IfMatch != "" {
-		get.Set("If-Match", `"`+opts.IfMatch+`"`)
-	}
+	get, partial := getHeaders(opts)
 	ctx, answers := watch(ctx)
 	body, info, header, err := s.client.GetObject(ctx, s.bucket, key, get)
 	if err != nil {
@@ -116,6 +105,24 @@ func (s *s3Store) Get(ctx context.Context, key string, opts GetOptions) (io.Read
 		length = min(length, opts.Length)
 	}
 	return &s3Body{body: body, store: s, key: key, answers: answers, left: length}, obj, nil
+}
+
+// getHeaders returns the headers of a read, and whether it has a range.
+func getHeaders(opts GetOptions) (get minio.GetObjectOptions, partial bool) {
+	switch partial = true; {
+	case opts.Offset < 0:
+		get.Set("Range", fmt.Sprintf("bytes=%d", opts.Offset))
+	case opts.Length > 0 && opts.Length < unlimited:
+		get.Set("Range", fmt.Sprintf("bytes=%d-%d", opts.Offset, opts.Offset+opts.Length-1))
+	case opts.Offset > 0:
+		get.Set("Range", fmt.Sprintf("bytes=%d-", opts.Offset))
+	default:
+		partial = false
+	}
+	if opts.IfMatch != "" {
+		get.Set("If-Match", `"`+opts.IfMatch+`"`)
+	}
+	return get, partial
 }
 
 // getUnsatisfied answers a read whose range the store refused: it starts at or

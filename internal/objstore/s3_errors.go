@@ -189,7 +189,7 @@ func describe(said minio.ErrorResponse, date string) string {
 		text += "; the clocks of this machine and of the store differ too much (the store's shows " + date + ")"
 	case "AuthorizationHeaderMalformed", "InvalidRegion", "PermanentRedirect":
 		if said.Region != "" {
-			text += "; the bucket's region is " + said.Region
+			text += "; the bucket's region is " + said.Region + ", set it (AWS_REGION)"
 		}
 	case "AccessDenied":
 		text += "; a key that does not exist is refused too where listing is not allowed"

@@ -13,18 +13,22 @@ import (
 	"celldexport/internal/objstore"
 )
 
-func TestFaultRules(t *testing.T) {
-	ctx := t.Context()
-	fault := objstore.NewFault(objstore.NewMemory())
-	put := func(key string) error {
-		_, err := objstore.PutBytes(ctx, fault, key, []byte("body of "+key), objstore.PutOptions{})
+// faultOver is a fault store over an empty one, and two helpers for it.
+func faultOver(t *testing.T) (fault *objstore.Fault, put func(key string) error, exists func(key string) bool) {
+	fault = objstore.NewFault(objstore.NewMemory())
+	put = func(key string) error {
+		_, err := objstore.PutBytes(t.Context(), fault, key, []byte("body of "+key), objstore.PutOptions{})
 		return err
 	}
-	exists := func(key string) bool {
-		_, _, err := objstore.ReadAll(ctx, fault, key, 100)
+	exists = func(key string) bool {
+		_, _, err := objstore.ReadAll(t.Context(), fault, key, 100)
 		return err == nil
 	}
+	return fault, put, exists
+}
 
+func TestFaultBefore(t *testing.T) {
+	fault, put, exists := faultOver(t)
 	remove := fault.Add(objstore.Rule{Op: objstore.OpPut, Key: func(k string) bool { return strings.HasPrefix(k, "x/") }, Skip: 1, Times: 1, Before: errReset})
 	for i, want := range []error{nil, nil, errReset, nil} {
 		key := []string{"x/0", "y/1", "x/2", "x/3"}[i]
@@ -34,65 +38,89 @@ func TestFaultRules(t *testing.T) {
 	}
 	remove()
 	remove() // twice is once
+	if n := fault.Calls(objstore.OpPut); n != 4 {
+		t.Errorf("%d puts were counted", n)
+	}
+}
 
-	remove = fault.Add(objstore.Rule{After: errReset})
-	if err := put("after"); !errors.Is(err, errReset) {
+func TestFaultAfter(t *testing.T) {
+	fault, put, exists := faultOver(t)
+	for _, key := range []string{"gone", "kept"} {
+		if err := put(key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove := fault.Add(objstore.Rule{After: errReset})
+	if err := put("new"); !errors.Is(err, errReset) {
 		t.Errorf("put: %v", err)
 	}
-	if err := fault.Delete(ctx, "x/0"); !errors.Is(err, errReset) {
+	if err := fault.Delete(t.Context(), "gone"); !errors.Is(err, errReset) {
 		t.Errorf("delete: %v", err)
 	}
 	var listed []string
 	var listErr error
-	for obj, err := range fault.List(ctx, "", "") {
+	for obj, err := range fault.List(t.Context(), "", "") {
 		listed, listErr = append(listed, obj.Key), err
 	}
-	if !slices.Equal(listed, []string{"after", "x/3", "y/1", ""}) || !errors.Is(listErr, errReset) {
+	if !slices.Equal(listed, []string{"kept", "new", ""}) || !errors.Is(listErr, errReset) {
 		t.Errorf("listed %q and %v", listed, listErr)
 	}
-	if _, _, err := fault.Get(ctx, "missing", objstore.GetOptions{}); !errors.Is(err, objstore.ErrNotFound) {
+	if _, _, err := fault.Get(t.Context(), "missing", objstore.GetOptions{}); !errors.Is(err, objstore.ErrNotFound) {
 		t.Errorf("the store's own error is hidden by the fault: %v", err)
 	}
 	remove()
-	if !exists("after") || exists("x/0") {
+	if !exists("new") || exists("gone") {
 		t.Error("a call whose answer was lost did not happen")
 	}
+}
 
-	fault.Add(objstore.Rule{Op: objstore.OpList, Times: 1, Hide: func(o objstore.Object) bool { return o.Key == "x/3" }})
-	for _, want := range [][]string{{"after", "y/1"}, {"after", "x/3", "y/1"}} {
-		listed = nil
-		for obj := range fault.List(ctx, "", "") {
+func TestFaultBodiesAndLists(t *testing.T) {
+	fault, put, _ := faultOver(t)
+	for _, key := range []string{"a", "b", "c"} {
+		if err := put(key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fault.Add(objstore.Rule{Op: objstore.OpList, Times: 1, Hide: func(o objstore.Object) bool { return o.Key == "b" }})
+	for _, want := range [][]string{{"a", "c"}, {"a", "b", "c"}} {
+		var listed []string
+		for obj := range fault.List(t.Context(), "", "") {
 			listed = append(listed, obj.Key)
 		}
 		if !slices.Equal(listed, want) {
 			t.Errorf("listed %q, want %q", listed, want)
 		}
 	}
-
 	fault.Add(objstore.Rule{Op: objstore.OpGet, CutAt: 4, CutError: errReset})
-	body, _, err := fault.Get(ctx, "x/3", objstore.GetOptions{})
+	body, _, err := fault.Get(t.Context(), "c", objstore.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if data, err := io.ReadAll(body); string(data) != "body" || !errors.Is(err, errReset) {
 		t.Errorf("read %q and %v", data, err)
 	}
+}
 
-	fault.Clear()
+func TestFaultWait(t *testing.T) {
+	fault, put, exists := faultOver(t)
+	if err := put("k"); err != nil {
+		t.Fatal(err)
+	}
 	var seen []string
 	fault.Add(objstore.Rule{Wait: func(_ context.Context, op, key string) error {
 		seen = append(seen, op+" "+key)
 		return nil
 	}})
 	fault.Add(objstore.Rule{Op: objstore.OpDelete, Wait: func(context.Context, string, string) error { return errReset }})
-	if err := fault.Delete(ctx, "after"); !errors.Is(err, errReset) || !exists("after") {
+	if err := fault.Delete(t.Context(), "k"); !errors.Is(err, errReset) || !exists("k") {
 		t.Errorf("delete: %v", err)
 	}
-	if want := []string{"delete after", "get after"}; !slices.Equal(seen, want) {
+	if want := []string{"delete k", "get k"}; !slices.Equal(seen, want) {
 		t.Errorf("hooks saw %q, want %q", seen, want)
 	}
-	if n := fault.Calls(objstore.OpDelete); n != 2 {
-		t.Errorf("%d deletes were counted", n)
+	fault.Clear()
+	if err := fault.Delete(t.Context(), "k"); err != nil {
+		t.Errorf("delete without rules: %v", err)
 	}
 }
 

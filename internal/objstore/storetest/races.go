@@ -22,9 +22,19 @@ func ifAbsent(t *testing.T, s objstore.Store) {
 	_, err = objstore.PutBytes(t.Context(), s, "k", []byte("first"), objstore.PutOptions{IfAbsent: true})
 	wantError(t, "second creation with the same content", err, objstore.ErrPrecondition)
 	wantBody(t, s, "k", "first")
-	put(t, s, "k/below", "x", objstore.PutOptions{IfAbsent: true})
 	_, err = objstore.PutBytes(t.Context(), s, "k", nil, objstore.PutOptions{IfAbsent: true, IfMatch: "e"})
 	wantError(t, "contradictory conditions", err, objstore.ErrKey)
+}
+
+// createBelow creates an object below and above others.
+func createBelow(t *testing.T, s objstore.Store) {
+	put(t, s, "k", "x", objstore.PutOptions{IfAbsent: true})
+	put(t, s, "k/below/it", "x", objstore.PutOptions{IfAbsent: true})
+	put(t, s, "k/below", "x", objstore.PutOptions{IfAbsent: true})
+	for _, key := range []string{"k", "k/below", "k/below/it"} {
+		_, err := objstore.PutBytes(t.Context(), s, key, []byte("y"), objstore.PutOptions{IfAbsent: true})
+		wantError(t, "second creation of "+key, err, objstore.ErrPrecondition)
+	}
 }
 
 func ifMatch(t *testing.T, s objstore.Store) {
