@@ -69,7 +69,7 @@ func (r *run) add(entry uint64, n int64, rec *envelope.Encoded) error {
 	b := r.batch
 	if b.enc == nil {
 		var err error
-		if b.enc, err = newEncoder(r.sink.cfg.Retention); err != nil {
+		if b.enc, err = newEncoder(r.sink.cfg.Retention, r.sink.cfg.codec()); err != nil {
 			return err
 		}
 		b.deadline = r.sink.cfg.Now().Add(r.sink.cfg.FlushInterval)
@@ -86,7 +86,7 @@ func (r *run) add(entry uint64, n int64, rec *envelope.Encoded) error {
 // object: where the object of before the restart ended, or when it is full.
 func (r *run) cutBefore(entry uint64, n int64) bool {
 	if r.replaying() {
-		return r.again.Last == (Mark{entry, n - 1})
+		return n > 1 && r.again.Last == (Mark{entry, n - 1})
 	}
 	_, full := r.sink.cfg.limits()
 	return r.batch.part == (Mark{entry, n - 1}) && r.batch.bytes >= full

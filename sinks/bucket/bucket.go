@@ -19,6 +19,8 @@ import (
 
 	"celldexport/internal/objstore"
 	"celldexport/sinks"
+
+	"github.com/apache/arrow-go/v18/parquet/compress"
 )
 
 // Config is what the sink works with. Zero durations and sizes take the
@@ -41,11 +43,16 @@ type Config struct {
 	// Retention is "none" (the default) or "<n>d". It is written into every
 	// object.
 	Retention string
+	// Uncompressed leaves pages as they are instead of compressing them with
+	// zstd. Tests inside a synctest bubble need it: the Parquet library keeps
+	// its zstd coders, and a channel of one bubble is of no use in another.
+	Uncompressed bool
 	// RetryMin and RetryMax bound the wait before a failed PUT is tried
 	// again, 500 ms and 30 s by default.
 	RetryMin, RetryMax time.Duration
 	// Now is the clock and Rand the source of object names' random parts;
-	// nil are time.Now and a random source.
+	// nil are time.Now and a random source. Both are called from two
+	// goroutines.
 	Now  func() time.Time
 	Rand func() uint32
 }
@@ -125,6 +132,13 @@ func (c Config) withDefaults() Config {
 		c.Rand = rand.Uint32
 	}
 	return c
+}
+
+func (c *Config) codec() compress.Compression {
+	if c.Uncompressed {
+		return compress.Codecs.Uncompressed
+	}
+	return compress.Codecs.Zstd
 }
 
 // limits are the sizes at which an object is complete, and at which it takes

@@ -21,6 +21,8 @@ const (
 	chunkBytes = 1 << 20
 	// groupBytes is the size of records at which a row group is closed.
 	groupBytes = 128 << 20
+	// zstdLevel is the fastest: objects are read often and written all day.
+	zstdLevel = 1
 	// maxBody is the largest body that fits a Parquet page.
 	maxBody = math.MaxInt32 - 1<<20
 )
@@ -49,9 +51,9 @@ type encoder struct {
 // the same bytes after an upgrade.
 const created = "celldexport"
 
-func properties() *parquet.WriterProperties {
+func properties(codec compress.Compression) *parquet.WriterProperties {
 	props := []parquet.WriterProperty{
-		parquet.WithCompression(compress.Codecs.Zstd), parquet.WithCompressionLevel(1),
+		parquet.WithCompression(codec), parquet.WithCompressionLevel(zstdLevel),
 		parquet.WithCreatedBy(created), parquet.WithDataPageVersion(parquet.DataPageV1),
 		parquet.WithVersion(parquet.V2_LATEST), parquet.WithStatsFor("body", false),
 	}
@@ -62,7 +64,7 @@ func properties() *parquet.WriterProperties {
 }
 
 // newEncoder begins an object whose metadata tells the retention.
-func newEncoder(retention string) (*encoder, error) {
+func newEncoder(retention string, codec compress.Compression) (*encoder, error) {
 	e := &encoder{arena: make([]byte, 0, chunkBytes)}
 	root, err := newSchema()
 	if err != nil {
@@ -72,7 +74,7 @@ func newEncoder(retention string) (*encoder, error) {
 	if err := errors.Join(meta.Append(MetaSchema, SchemaVersion), meta.Append(MetaRetention, retention)); err != nil {
 		return nil, fmt.Errorf("parquet metadata: %w", err)
 	}
-	e.writer, err = file.NewParquetWriterWithError(&e.out, root, file.WithWriterProps(properties()), file.WithWriteMetadata(meta))
+	e.writer, err = file.NewParquetWriterWithError(&e.out, root, file.WithWriterProps(properties(codec)), file.WithWriteMetadata(meta))
 	if err != nil {
 		return nil, fmt.Errorf("begin parquet object: %w", err)
 	}

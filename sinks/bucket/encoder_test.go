@@ -10,6 +10,7 @@ import (
 	"celldexport/envelope"
 
 	"github.com/apache/arrow-go/v18/parquet"
+	"github.com/apache/arrow-go/v18/parquet/compress"
 	"github.com/apache/arrow-go/v18/parquet/file"
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -45,7 +46,7 @@ func sample(n int) envelope.Encoded {
 
 func encode(t testing.TB, records []envelope.Encoded) []byte {
 	t.Helper()
-	e, err := newEncoder("7d")
+	e, err := newEncoder("7d", compress.Codecs.Zstd)
 	if err != nil {
 		t.Fatal(err)
 	}
