@@ -191,19 +191,6 @@ func (t *Tail) Advance(scope string, epoch, txid uint64) {
 	}
 }
 
-// Rewind reports the files of (scope, epoch) above txid again: a closed
-// residency goes on, or exporting starts over from there.
-func (t *Tail) Rewind(scope string, epoch, txid uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if c := t.cells[scope]; c != nil {
-		if r := c.residencies[epoch]; r != nil && r.after > txid {
-			r.after, r.files, r.dir, c.stamp = txid, stamp{}, stamp{}, stamp{}
-			t.markDirty(scope)
-		}
-	}
-}
-
 // Stats returns the current counts.
 func (t *Tail) Stats() Stats {
 	t.mu.Lock()

@@ -155,7 +155,7 @@ func TestTemporaryAndForeignNames(t *testing.T) {
 	}
 }
 
-func TestAdvanceAndRewind(t *testing.T) {
+func TestAdvance(t *testing.T) {
 	root := t.TempDir()
 	for txid := range uint64(4) {
 		put(t, root, cellA, 3, txid+1)
@@ -172,11 +172,6 @@ func TestAdvanceAndRewind(t *testing.T) {
 	scan()
 	if got, want := pending(tail, cellA), "e3:3,4 live"; got != want {
 		t.Errorf("after Advance: %s, want %s", got, want)
-	}
-	tail.Rewind(cellA, 3, 1)
-	scan()
-	if got, want := pending(tail, cellA), "e3:2,3,4 live"; got != want {
-		t.Errorf("after Rewind: %s, want %s", got, want)
 	}
 }
 

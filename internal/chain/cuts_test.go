@@ -7,6 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"celldexport/internal/celld"
+	"celldexport/internal/objstore"
 )
 
 func TestExtend(t *testing.T) {
@@ -220,4 +223,35 @@ func TestDeriveAgreesWithPlan(t *testing.T) {
 			t.Fatalf("head %+v", head)
 		}
 	})
+}
+
+// A listing that starts near a position lacks only objects that end far
+// before it.
+func TestListRest(t *testing.T) {
+	store := objstore.NewMemory()
+	const scope = "Cart:a"
+	put := func(level int, minTXID, maxTXID uint64) {
+		t.Helper()
+		key := celld.LTXKey(scope, 4, level, minTXID, maxTXID)
+		if _, err := objstore.PutBytes(t.Context(), store, key, []byte("x"), objstore.PutOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for txid := uint64(1); txid <= 3000; txid++ {
+		put(0, txid, txid)
+	}
+	put(1, 1, 256)
+	put(9, 1, 3000)
+	for _, c := range []struct {
+		txid uint64
+		want int
+	}{{0, 3002}, {mergeReach, 3002}, {3000, mergeReach + 1 + 2}, {5000, 2}} {
+		files, err := ListRest(t.Context(), store, scope, 4, c.txid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(files) != c.want {
+			t.Errorf("from %d: %d files, want %d", c.txid, len(files), c.want)
+		}
+	}
 }

@@ -27,20 +27,35 @@ type File struct {
 // without those of the facets below it. A key that claims to be an LTX object
 // and cannot be read is an error that names it; other objects are left out.
 func List(ctx context.Context, store objstore.Store, scope string) ([]File, error) {
-	return list(ctx, store, scope, celld.LTXPrefix(scope))
+	return list(ctx, store, scope, celld.LTXPrefix(scope), "")
 }
 
 // ListEpoch is List for one epoch.
 func ListEpoch(ctx context.Context, store objstore.Store, scope string, epoch uint64) ([]File, error) {
-	return list(ctx, store, scope, celld.LTXEpochPrefix(scope, epoch))
+	return list(ctx, store, scope, celld.LTXEpochPrefix(scope, epoch), "")
 }
 
-func list(ctx context.Context, store objstore.Store, scope, prefix string) ([]File, error) {
+// ListRest is ListEpoch without the level-0 objects that start more than
+// mergeReach transactions before txid: what continues from there is almost
+// always among the rest, and a long residency costs one page instead of all.
+func ListRest(ctx context.Context, store objstore.Store, scope string, epoch, txid uint64) ([]File, error) {
+	after := ""
+	if txid > mergeReach {
+		after = celld.LTXKey(scope, epoch, 0, txid-mergeReach, 0)
+	}
+	return list(ctx, store, scope, celld.LTXEpochPrefix(scope, epoch), after)
+}
+
+// mergeReach is more than the files that one compaction or merged upload
+// takes (256 in the releases seen).
+const mergeReach = 1024
+
+func list(ctx context.Context, store objstore.Store, scope, prefix, after string) ([]File, error) {
 	if _, err := celld.ParseScope(scope); err != nil {
 		return nil, fmt.Errorf("list LTX objects: %w", err)
 	}
 	var files []File
-	for o, err := range store.List(ctx, prefix, "") {
+	for o, err := range store.List(ctx, prefix, after) {
 		if err != nil {
 			return nil, fmt.Errorf("list LTX objects of %s: %w", scope, err)
 		}

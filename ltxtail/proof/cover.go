@@ -34,13 +34,23 @@ func (p *Prover) cover(ctx context.Context, t Target) ([]Unit, error) {
 		}
 		pos += uint64(len(units))
 	}
-	files, err := chain.ListEpoch(ctx, p.Store, t.Scope, t.Epoch)
+	files, err := chain.ListRest(ctx, p.Store, t.Scope, t.Epoch, pos)
 	if err != nil {
 		return nil, err
 	}
 	listed, err := p.walk(ctx, t, pos, files, local)
 	if err != nil {
 		return nil, err
+	}
+	if len(listed) == 0 && t.Whole && pos > 0 {
+		// The residency is over: an object that reaches further back than
+		// any upload seen must not be missed now.
+		if files, err = chain.ListEpoch(ctx, p.Store, t.Scope, t.Epoch); err != nil {
+			return nil, err
+		}
+		if listed, err = p.walk(ctx, t, pos, files, local); err != nil {
+			return nil, err
+		}
 	}
 	return append(units, listed...), nil
 }
