@@ -1,6 +1,7 @@
 package diffpage
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -50,17 +51,22 @@ func (e *CorruptError) Error() string {
 // Unwrap is Err.
 func (e *CorruptError) Unwrap() error { return e.Err }
 
-// blame names table and page in an error about content; other errors, such
-// as failed reads, pass.
+// blame names table and page in an error about content, as far as it does not
+// name them itself; other errors, such as failed reads, pass.
 func blame(table string, pgno uint32, err error) error {
 	if err == nil {
 		return nil
 	}
 	var known *CorruptError
-	if errors.As(err, &known) || !errors.Is(err, ErrCorrupt) {
+	switch {
+	case !errors.Is(err, ErrCorrupt):
 		return err
+	case !errors.As(err, &known):
+		return &CorruptError{Table: table, Page: pgno, Err: err}
+	case known.Table == "" && table != "", known.Page == 0 && pgno != 0:
+		return &CorruptError{Table: cmp.Or(known.Table, table), Page: cmp.Or(known.Page, pgno), Err: known.Err}
 	}
-	return &CorruptError{Table: table, Page: pgno, Err: err}
+	return err
 }
 
 // corrupt is a CorruptError with a reason.

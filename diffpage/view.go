@@ -3,6 +3,7 @@ package diffpage
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 
 	"celldexport/diffpage/btree"
 	"celldexport/diffpage/schema"
@@ -23,9 +24,14 @@ type view struct {
 	whole bool
 }
 
+// has reports whether the database can have content on the page.
+func (v *view) has(pgno uint32) bool {
+	return pgno != 0 && pgno <= v.commit && pgno != shadow.LockPage(v.pageSize)
+}
+
 // page reads a page into buf or returns memory that must not be written to.
 func (v *view) page(pgno uint32, buf []byte) ([]byte, error) {
-	if pgno == 0 || pgno > v.commit || pgno == shadow.LockPage(v.pageSize) {
+	if !v.has(pgno) {
 		return nil, corrupt("", pgno, "it is referred to, but the database has no such page")
 	}
 	if v.images != nil {
@@ -87,8 +93,8 @@ func (v *view) header() error {
 func (v *view) chain(head uint32, pages int, buf *[]byte, visit func(pgno uint32) error) error {
 	pgno := head
 	for i := range pages {
-		if pgno == 0 || pgno > v.commit || pgno == shadow.LockPage(v.pageSize) {
-			return corrupt("", pgno, "an overflow chain of %d pages leads there", pages)
+		if !v.has(pgno) {
+			return fmt.Errorf("a row's overflow chain of %d pages leads to page %d, which the database does not have: %w", pages, pgno, ErrCorrupt)
 		}
 		if err := visit(pgno); err != nil {
 			return err

@@ -18,9 +18,6 @@ func (d *differ) visitNew(t *tableDiff) error {
 	var todo []place
 	if t.stays {
 		for _, pgno := range t.touched {
-			if pgno > d.new.commit {
-				continue
-			}
 			if d.climb(t, pgno) {
 				todo = append(todo, place{pgno: pgno, parent: d.owners.of(pgno).parent()})
 			}
@@ -103,6 +100,9 @@ func (d *differ) visit(t *tableDiff, at place, todo []place) ([]place, error) {
 		if err != nil {
 			return todo, blame(t.name, at.pgno, err)
 		}
+		if !d.new.has(child) {
+			return todo, corrupt(t.name, at.pgno, "its child is page %d, which the database does not have", child)
+		}
 		if !d.staysInTree(t, child) {
 			todo = append(todo, place{child, at.pgno, at.depth + 1})
 			continue
@@ -169,17 +169,21 @@ func (d *differ) takeRows(t *tableDiff, pgno uint32, p *btree.Page) (err error) 
 }
 
 // scanCells takes the rows of a span to a side and notes their overflow
-// chains. It also checks what joining by key relies on: rowids that ascend,
-// up to and including the neighbours of the span.
+// chains. It also checks what joining by key relies on, rowids that ascend, up
+// to and including the neighbours of the span, and that no byte counts twice,
+// or a page could hold more rows than a database.
 func scanCells(p *btree.Page, s span, side []span, heads []head) ([]span, []head, error) {
 	if s.lo >= s.hi {
 		return side, heads, nil
 	}
 	var c btree.Cell
-	last, any := int64(0), false
+	last, any, room := int64(0), false, p.Room()
 	for i := max(0, int(s.lo)-1); i < min(p.Len(), int(s.hi)+1); i++ {
 		if err := p.Cell(i, &c); err != nil {
 			return side, heads, err
+		}
+		if room -= len(c.Raw); room < 0 {
+			return side, heads, corrupt("", s.pgno, "its cells overlap")
 		}
 		if p.Type == btree.LeafTable && any && c.Rowid <= last {
 			return side, heads, corrupt("", s.pgno, "rowid %d comes after %d", c.Rowid, last)

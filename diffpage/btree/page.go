@@ -68,6 +68,9 @@ func (p *Page) Parse(pgno uint32, data []byte, usable int) error {
 // Len is the number of cells.
 func (p *Page) Len() int { return p.n }
 
+// Room is how many bytes all cells together can have.
+func (p *Page) Room() int { return len(p.data) - p.pointers - 2*p.n }
+
 // Children is the number of child pages: one more than cells on an interior
 // page, none on a leaf.
 func (p *Page) Children() int {
