@@ -6,9 +6,9 @@ import (
 )
 
 // append writes an entry behind the last one.
-func (s *Spool) append(sum *summary, w *Writer) (uint64, error) {
-	s.appendMu.Lock()
-	defer s.appendMu.Unlock()
+func (s *segments) append(sum *summary, w *Writer) (uint64, error) {
+	s.appending.Lock()
+	defer s.appending.Unlock()
 	if err := s.rotate(); err != nil {
 		return 0, err
 	}
@@ -47,35 +47,32 @@ func (s *Spool) append(sum *summary, w *Writer) (uint64, error) {
 	seg.last = seq
 	s.written = seq
 	s.total += sum.bytes
-	if sum.unit.Form == FormWatermark && s.applied.get() == seq-1 {
-		s.applied.advance(seq)
-	}
 	return seq, nil
 }
 
 // rotate begins a new segment when the active one is full. All of the old
-// one is durable before the new one exists. appendMu is held.
-func (s *Spool) rotate() error {
+// one is durable before the new one exists. appending is held.
+func (s *segments) rotate() error {
 	s.mu.Lock()
-	full := s.active().size >= s.opts.SegmentBytes
+	full := s.active().size >= s.size
 	next := s.written + 1
 	s.mu.Unlock()
 	if !full {
 		return nil
 	}
-	return s.beginSegment(next)
+	return s.begin(next)
 }
 
-func (s *Spool) beginSegment(next uint64) error {
+func (s *segments) begin(next uint64) error {
 	if err := s.syncLocked(next - 1); err != nil {
 		return err
 	}
-	seg, err := createSegment(s.opts.FS, s.dir, next, s.opts.Salt())
+	seg, err := createSegment(s.fs, s.dir, next, s.salt())
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
-	s.segments = append(s.segments, seg)
+	s.list = append(s.list, seg)
 	s.mu.Unlock()
 	return nil
 }

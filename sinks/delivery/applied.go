@@ -114,4 +114,7 @@ func (m *marker) advance(value uint64) {
 	}
 }
 
+// follow raises the number by one in memory, if it is the one before value.
+func (m *marker) follow(value uint64) { m.value.CompareAndSwap(value-1, value) }
+
 func (m *marker) close() error { return m.file.Close() }

@@ -3,7 +3,6 @@ package delivery
 import (
 	"errors"
 	"fmt"
-	"iter"
 	"sort"
 )
 
@@ -16,17 +15,15 @@ type cursor struct {
 	head []byte
 }
 
-func (s *Spool) cursor(after uint64) *cursor { return &cursor{s: s, seq: after} }
-
 // next is the entry after the last one, nil when there is none yet.
 func (c *cursor) next() (*Stored, error) {
 	seg, err := c.locate()
 	if seg == nil || err != nil {
 		return nil, err
 	}
-	c.s.mu.Lock()
+	c.s.files.mu.Lock()
 	size := seg.size
-	c.s.mu.Unlock()
+	c.s.files.mu.Unlock()
 	h, buf, err := seg.head(c.off, size, c.head)
 	c.head = buf
 	if err != nil || h.seq != c.seq+1 {
@@ -43,22 +40,22 @@ func (c *cursor) next() (*Stored, error) {
 
 // locate finds the segment of entry seq+1; nil when it is not visible yet.
 func (c *cursor) locate() (*segment, error) {
-	c.s.mu.Lock()
+	c.s.files.mu.Lock()
 	want := c.seq + 1
-	if want > c.s.synced {
-		err := c.s.broken
-		c.s.mu.Unlock()
+	if want > c.s.files.synced {
+		err := c.s.files.broken
+		c.s.files.mu.Unlock()
 		return nil, err
 	}
-	segs := c.s.segments
+	segs := c.s.files.list
 	i := sort.Search(len(segs), func(i int) bool { return segs[i].first > want }) - 1
 	if i < 0 {
 		first := segs[0].first
-		c.s.mu.Unlock()
+		c.s.files.mu.Unlock()
 		return nil, fmt.Errorf("entry %d left the spool, the first is %d", want, first)
 	}
 	seg := segs[i]
-	c.s.mu.Unlock()
+	c.s.files.mu.Unlock()
 	if c.seg == seg && c.off > 0 {
 		return seg, nil
 	}
@@ -67,9 +64,9 @@ func (c *cursor) locate() (*segment, error) {
 
 // seek walks from the start of seg to entry want.
 func (c *cursor) seek(seg *segment, want uint64) error {
-	c.s.mu.Lock()
+	c.s.files.mu.Lock()
 	size := seg.size
-	c.s.mu.Unlock()
+	c.s.files.mu.Unlock()
 	off := int64(segmentHead)
 	for n := seg.first; n < want; n++ {
 		h, buf, err := seg.head(off, size, c.head)
@@ -84,36 +81,4 @@ func (c *cursor) seek(seg *segment, want uint64) error {
 	}
 	c.seg, c.off = seg, off
 	return nil
-}
-
-// Entries yields the visible entries numbered above after, in order. It ends
-// at the last one that is visible when it gets there, or after an error.
-// Entries that left the spool are passed over when after is 0.
-func (s *Spool) Entries(after uint64) iter.Seq2[*Stored, error] {
-	return func(yield func(*Stored, error) bool) {
-		c := s.cursor(max(after, s.first()-1))
-		for {
-			e, err := c.next()
-			if e == nil && err == nil {
-				return
-			}
-			if !yield(e, err) || err != nil {
-				return
-			}
-		}
-	}
-}
-
-// first is the number of the first entry that is still there, or will be.
-func (s *Spool) first() uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.segments[0].first
-}
-
-// changes is closed when more entries became visible.
-func (s *Spool) changes() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.changed
 }

@@ -40,20 +40,13 @@ type Config struct {
 // outlet is a sink with its queue, the journal keeps what was acknowledged,
 // the certifier spools the watermarks.
 type Engine struct {
-	cfg     Config
-	spool   *Spool
-	journal *journal
-	outlets []*outlet
-
-	certifier certifier
-
-	progress signal // a cursor moved
-	flushes  signal // a flush was asked for
-	wake     chan struct{}
-
-	mu       sync.Mutex
-	flushSeq uint64
-	flushed  int // flushes under way
+	cfg       Config
+	spool     *Spool
+	journal   *journal
+	outlets   []*outlet
+	certifier *certifier
+	flush     *flush
+	progress  *signal // a cursor moved
 }
 
 // New attaches the sinks to the spool. A sink that is new to a delivery.db
@@ -65,11 +58,12 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.Spool == nil || len(cfg.Sinks) == 0 {
 		return nil, errors.New("delivery needs a spool and at least one sink")
 	}
-	e := &Engine{cfg: cfg.withDefaults(), spool: cfg.Spool, wake: make(chan struct{}, 1)}
+	e := &Engine{cfg: cfg.withDefaults(), spool: cfg.Spool, flush: new(flush), progress: new(signal)}
 	var err error
 	if e.journal, err = openJournal(cfg.Dir); err != nil {
 		return nil, err
 	}
+	e.certifier = newCertifier(e)
 	if err = e.attach(); err == nil {
 		err = e.recover()
 	}
@@ -107,7 +101,7 @@ func (e *Engine) attach() error {
 	if err != nil {
 		return err
 	}
-	first, last := e.spool.first(), e.spool.Last()
+	first, last := e.spool.files.first(), e.spool.Last()
 	if len(known) == 0 && first > 1 {
 		return fmt.Errorf("%s knows no sink but the spool begins at entry %d: it is not the one kept with this spool: %w",
 			e.journal.path, first, ErrCorrupt)
@@ -141,7 +135,7 @@ func (e *Engine) attach() error {
 	for _, sink := range e.cfg.Sinks {
 		row := known[sink.Name()]
 		e.outlets = append(e.outlets, &outlet{
-			sink: sink, id: row.id, since: row.since, acked: row.cursor, saved: row.cursor,
+			e: e, sink: sink, id: row.id, since: row.since, acked: row.cursor, saved: row.cursor,
 			records: row.records, watermarks: row.watermarks,
 		})
 	}
@@ -161,7 +155,7 @@ func (e *Engine) recover() error {
 			}
 		}
 	}
-	return e.findMarks()
+	return e.certifier.find()
 }
 
 // Run delivers until ctx ends; then it returns nil. It returns an error when
@@ -172,9 +166,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer cancel()
 	var wg sync.WaitGroup
 	for _, o := range e.outlets {
-		wg.Go(func() { e.run(ctx, o) })
+		wg.Go(func() { o.run(ctx) })
 	}
-	err := e.certifyLoop(ctx)
+	err := e.certifier.run(ctx)
 	cancel()
 	wg.Wait()
 	return err
@@ -194,11 +188,14 @@ func (e *Engine) Forget(ctx context.Context, streams ...envelope.Stream) error {
 	return e.journal.forget(ctx, streams)
 }
 
-func (e *Engine) kick() {
-	select {
-	case e.wake <- struct{}{}:
-	default:
+// release lets the spool drop what every sink has durably acknowledged.
+func (e *Engine) release() error {
+	floor := ^uint64(0)
+	for _, o := range e.outlets {
+		_, saved := o.cursor()
+		floor = min(floor, saved)
 	}
+	return e.spool.release(floor)
 }
 
 func (e *Engine) outlet(name string) *outlet {

@@ -211,8 +211,8 @@ func TestSeveralSinks(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantCertified(t, fast, 1, 40)
-		if len(slow.records()) != 0 || r.spool.first() != 1 {
-			t.Errorf("entries left before the slow sink had them: first is %d", r.spool.first())
+		if len(slow.records()) != 0 || r.spool.files.first() != 1 {
+			t.Errorf("entries left before the slow sink had them: first is %d", r.spool.files.first())
 		}
 		only := unit(2, 1)
 		only.Form, only.Sink = FormRecords, "slow"

@@ -103,7 +103,7 @@ func TestFailedSyncIsFinal(t *testing.T) {
 	fs := newWatchedFS()
 	s := openSpool(t, filepath.Join(t.TempDir(), "spool"), Options{FS: fs})
 	put(t, s, unit(1, 1), "x")
-	changed := s.changes()
+	changed := s.files.changes()
 	fs.before = func(op, name string) (bool, error) {
 		if op == "sync" {
 			return false, syscall.EIO

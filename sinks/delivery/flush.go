@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 )
 
 // Flush sends everything that is in the spool when it is called, then the
@@ -11,20 +12,20 @@ import (
 // It returns nil when all is acknowledged, and otherwise, when ctx ends, which
 // sink lacks what. Run must be under way.
 func (e *Engine) Flush(ctx context.Context) error {
-	e.beginFlush()
-	defer e.endFlush()
+	e.flush.begin()
+	defer e.flush.end()
 	for {
 		// A mark on its way, also one of the certifier's own, holds up those
 		// that follow it.
-		target := max(e.spool.Last(), e.newestMark())
+		target := max(e.spool.Last(), e.certifier.last())
 		if err := e.settle(ctx, target); err != nil {
 			return err
 		}
-		n, err := e.certify(ctx, true)
+		n, err := e.certifier.certify(ctx, true)
 		if err != nil {
 			return err
 		}
-		if n == 0 && e.newestMark() <= target {
+		if n == 0 && e.certifier.last() <= target {
 			return nil
 		}
 	}
@@ -55,8 +56,8 @@ func (e *Engine) behind(seq uint64) string {
 		o.mu.Lock()
 		if o.acked < seq {
 			text := fmt.Sprintf("sink %s has acknowledged entry %d of %d", o.sink.Name(), o.acked, seq)
-			if o.lastErr != "" {
-				text += ", last error: " + o.lastErr
+			if o.lastErr.text != "" {
+				text += ", last error: " + o.lastErr.text
 			}
 			lack = append(lack, text)
 		}
@@ -65,26 +66,35 @@ func (e *Engine) behind(seq uint64) string {
 	return strings.Join(lack, "; ")
 }
 
-func (e *Engine) beginFlush() {
-	e.mu.Lock()
-	e.flushed++
-	e.flushSeq++
-	e.mu.Unlock()
-	e.flushes.fire()
+// flush is the flushes that are under way.
+type flush struct {
+	asked signal
+
+	mu      sync.Mutex
+	number  uint64
+	running int
 }
 
-func (e *Engine) endFlush() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.flushed--
+func (f *flush) begin() {
+	f.mu.Lock()
+	f.running++
+	f.number++
+	f.mu.Unlock()
+	f.asked.fire()
 }
 
-// flushing is the number of the newest flush while one is under way, else 0.
-func (e *Engine) flushing() uint64 {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.flushed == 0 {
+func (f *flush) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.running--
+}
+
+// current is the number of the newest flush while one is under way, else 0.
+func (f *flush) current() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.running == 0 {
 		return 0
 	}
-	return e.flushSeq
+	return f.number
 }

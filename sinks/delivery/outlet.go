@@ -14,6 +14,7 @@ import (
 
 // outlet is one attached sink: how far it has acknowledged and how it fares.
 type outlet struct {
+	e     *Engine
 	sink  sinks.Sink
 	id    int64
 	since uint64
@@ -30,9 +31,14 @@ type outlet struct {
 	records    int64
 	watermarks int64
 	running    bool
-	lastErr    string
-	lastErrAt  time.Time
 	restarts   int
+	lastErr    failure
+}
+
+// failure is an error and when it came.
+type failure struct {
+	text string
+	at   time.Time
 }
 
 func (o *outlet) cursor() (acked, saved uint64) {
@@ -49,7 +55,8 @@ func (o *outlet) mine(e *Stored) bool {
 
 // post makes an acknowledgement durable: the accounts of all entries above
 // the last one up to and including upto, and the cursor.
-func (e *Engine) post(o *outlet, upto uint64) error {
+func (o *outlet) post(upto uint64) error {
+	e := o.e
 	o.posting.Lock()
 	defer o.posting.Unlock()
 	from, saved := o.cursor()
@@ -97,37 +104,28 @@ func (e *Engine) post(o *outlet, upto uint64) error {
 	o.watermarks += p.watermarks
 	o.mu.Unlock()
 	e.progress.fire()
-	e.kick()
+	e.certifier.kick()
 	return e.release()
 }
 
 // pass notes that entries up to seq are not for this sink, while nothing it
 // took is unacknowledged.
-func (e *Engine) pass(o *outlet, entry *Stored) {
+func (o *outlet) pass(entry *Stored) {
 	o.mu.Lock()
 	o.acked = entry.head.seq
 	o.done += entry.head.bytes
 	o.mu.Unlock()
-	e.progress.fire()
-}
-
-// release lets the spool drop what every sink has durably acknowledged.
-func (e *Engine) release() error {
-	floor := ^uint64(0)
-	for _, o := range e.outlets {
-		_, saved := o.cursor()
-		floor = min(floor, saved)
-	}
-	return e.spool.release(floor)
+	o.e.progress.fire()
 }
 
 // run keeps a sink running until ctx ends.
-func (e *Engine) run(ctx context.Context, o *outlet) {
+func (o *outlet) run(ctx context.Context) {
+	e := o.e
 	log := e.cfg.Logger.With("sink", o.sink.Name())
 	delay := e.cfg.RestartMin
 	for {
 		began := e.cfg.Now()
-		err := o.attempt(ctx, e)
+		err := o.attempt(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -139,12 +137,12 @@ func (e *Engine) run(ctx context.Context, o *outlet) {
 			delay = e.cfg.RestartMin
 		}
 		o.mu.Lock()
-		o.lastErr, o.lastErrAt = err.Error(), now
+		o.lastErr = failure{err.Error(), now}
 		o.restarts++
 		o.mu.Unlock()
 		log.LogAttrs(ctx, slog.LevelError, "sink stopped, it will be started again",
 			slog.Any("error", err), slog.Duration("in", delay))
-		if !e.pause(ctx, delay) {
+		if !o.pause(ctx, delay) {
 			return
 		}
 		delay = min(2*delay, e.cfg.RestartMax)
@@ -152,7 +150,7 @@ func (e *Engine) run(ctx context.Context, o *outlet) {
 }
 
 // attempt is one run of the sink.
-func (o *outlet) attempt(ctx context.Context, e *Engine) error {
+func (o *outlet) attempt(ctx context.Context) error {
 	o.mu.Lock()
 	o.running = true
 	o.mu.Unlock()
@@ -161,15 +159,15 @@ func (o *outlet) attempt(ctx context.Context, e *Engine) error {
 		o.running = false
 		o.mu.Unlock()
 	}()
-	return o.sink.Run(ctx, newQueue(e, o))
+	return o.sink.Run(ctx, newQueue(o.e, o))
 }
 
 // pause waits; a flush that is asked for ends the wait early. It reports
 // whether to go on.
-func (e *Engine) pause(ctx context.Context, delay time.Duration) bool {
+func (o *outlet) pause(ctx context.Context, delay time.Duration) bool {
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
-	flush := e.flushes.wait()
+	flush := o.e.flush.asked.wait()
 	select {
 	case <-ctx.Done():
 		return false

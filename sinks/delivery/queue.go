@@ -64,7 +64,7 @@ func (q *queue) Next(ctx context.Context, deadline time.Time) (sinks.Entry, erro
 		timeout = timer.C
 	}
 	for {
-		changed, flush := q.e.spool.changes(), q.e.flushes.wait()
+		changed, flush := q.e.spool.files.changes(), q.e.flush.asked.wait()
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -104,7 +104,7 @@ func (q *queue) take() (*Stored, error) {
 			return e, nil
 		}
 		if acked, _ := q.o.cursor(); acked >= q.taken {
-			q.e.pass(q.o, e)
+			q.o.pass(e)
 		}
 	}
 }
@@ -113,7 +113,7 @@ func (q *queue) take() (*Stored, error) {
 // that they may leave the spool.
 func (q *queue) keep() error {
 	if acked, saved := q.o.cursor(); acked > saved {
-		return q.e.post(q.o, acked)
+		return q.o.post(acked)
 	}
 	return nil
 }
@@ -121,7 +121,7 @@ func (q *queue) keep() error {
 // asked reports, once per flush and entry, that what the sink took is to be
 // sent now.
 func (q *queue) asked() bool {
-	flush := q.e.flushing()
+	flush := q.e.flush.current()
 	acked, _ := q.o.cursor()
 	if flush == 0 || acked >= q.taken || (q.toldFlush == flush && q.told == q.taken) {
 		return false
@@ -131,7 +131,7 @@ func (q *queue) asked() bool {
 }
 
 // Flush reports whether everything held back is to be sent at once.
-func (q *queue) Flush() bool { return q.e.flushing() != 0 }
+func (q *queue) Flush() bool { return q.e.flush.current() != 0 }
 
 // Ack takes the acknowledgement of all entries up to seq. It is durable on
 // return.
@@ -146,7 +146,7 @@ func (q *queue) Ack(seq uint64) error {
 		// What was passed over since then is not for this sink.
 		seq = q.next.seq
 	}
-	return q.e.post(q.o, seq)
+	return q.o.post(seq)
 }
 
 // Load returns what was saved last, nil when nothing was.

@@ -13,7 +13,7 @@ func (s *Spool) SetApplied(seq uint64) error {
 		return fmt.Errorf("entry %d cannot be applied: the last durable one is %d", seq, last)
 	}
 	if err := s.applied.set(seq); err != nil {
-		return s.fail(err)
+		return s.files.fail(err)
 	}
 	if err := s.skipWatermarks(); err != nil {
 		return err
@@ -37,61 +37,59 @@ func (s *Spool) skipWatermarks() error {
 	return nil
 }
 
-// done is the number up to which entries may leave; mu is held.
-func (s *Spool) done() uint64 { return min(s.floor, s.applied.get()) }
+// done is the number up to which entries may leave.
+func (s *Spool) done() uint64 { return min(s.floor.Load(), s.applied.get()) }
 
 // release raises the number up to which every attached sink has acknowledged,
 // and removes the files that nobody needs any more.
 func (s *Spool) release(floor uint64) error {
-	s.releaseMu.Lock()
-	defer s.releaseMu.Unlock()
-	s.mu.Lock()
-	s.floor = max(s.floor, floor)
+	s.releasing.Lock()
+	defer s.releasing.Unlock()
+	s.floor.Store(max(s.floor.Load(), floor))
 	done := s.done()
-	active := s.active()
-	drained := active.last >= active.first && active.last <= done && active.size >= s.opts.SegmentBytes/4
-	s.mu.Unlock()
-	if drained && s.appendMu.TryLock() {
-		// What is written next goes to a new file, so that this one can go.
-		s.mu.Lock()
-		next := s.written + 1
-		drained = s.written == active.last && s.active() == active
-		s.mu.Unlock()
-		var err error
-		if drained {
-			err = s.beginSegment(next)
-		}
-		s.appendMu.Unlock()
-		if err != nil {
-			return err
-		}
+	if err := s.files.drain(done); err != nil {
+		return err
 	}
+	return s.files.drop(done)
+}
+
+// drain begins a new segment when all of the active one is done, so that this
+// one can be dropped too.
+func (s *segments) drain(done uint64) error {
+	if !s.appending.TryLock() {
+		return nil // something is being added
+	}
+	defer s.appending.Unlock()
+	s.mu.Lock()
+	active, next := s.active(), s.written+1
+	drained := active.last >= active.first && active.last <= done && active.size >= s.size/4
+	s.mu.Unlock()
+	if !drained {
+		return nil
+	}
+	return s.begin(next)
+}
+
+// drop removes the segments that hold nothing above done. Each removal is
+// durable before the next, so that a crash never leaves a hole.
+func (s *segments) drop(done uint64) error {
 	for {
 		s.mu.Lock()
-		seg := s.segments[0]
-		if len(s.segments) == 1 || seg.last > done {
+		seg := s.list[0]
+		if len(s.list) == 1 || seg.last > done {
 			s.mu.Unlock()
 			return nil
 		}
-		s.segments = s.segments[1:]
+		s.list = s.list[1:]
 		s.mu.Unlock()
-		if err := s.discard(seg); err != nil {
-			return err
+		if err := seg.close(); err != nil {
+			return s.fail(fmt.Errorf("close spool segment %s: %w", seg.path, err))
+		}
+		if err := s.fs.Remove(seg.path); err != nil {
+			return s.fail(fmt.Errorf("remove spool segment: %w", err))
+		}
+		if err := s.fs.SyncDir(s.dir); err != nil {
+			return s.fail(fmt.Errorf("sync spool directory %s: %w", s.dir, err))
 		}
 	}
-}
-
-// discard removes a segment. The removal is durable before the next one is
-// removed, so that a crash never leaves a hole.
-func (s *Spool) discard(seg *segment) error {
-	if err := seg.close(); err != nil {
-		return s.fail(fmt.Errorf("close spool segment %s: %w", seg.path, err))
-	}
-	if err := s.opts.FS.Remove(seg.path); err != nil {
-		return s.fail(fmt.Errorf("remove spool segment: %w", err))
-	}
-	if err := s.opts.FS.SyncDir(s.dir); err != nil {
-		return s.fail(fmt.Errorf("sync spool directory %s: %w", s.dir, err))
-	}
-	return nil
 }

@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
-	"slices"
-	"strings"
+	"iter"
 	"sync"
+	"sync/atomic"
 	"time"
-
-	"github.com/klauspost/compress/zstd"
 )
 
 // Options are the settings of a spool. Zero values take the defaults.
@@ -34,30 +31,16 @@ type Options struct {
 // Spool is the durable queue between the diff and the sinks: numbered
 // entries, each whole or absent, visible once synced. Its methods are safe
 // for concurrent use.
-//
-// Locks are taken in the order releaseMu, appendMu, mu. releaseMu keeps files
-// leaving in order; appendMu covers the end of the active segment; mu covers what is listed here and is never held over a
-// write or a sync.
 type Spool struct {
-	dir  string
-	opts Options
-	zip  *zstd.Encoder
-	unz  *zstd.Decoder
-	// buffers are *buffers that readers share, scratch *scratch of writers.
-	buffers, scratch sync.Pool
+	opts    Options
+	codec   *codec
+	files   *segments
+	applied *marker
 
-	appendMu  sync.Mutex
-	releaseMu sync.Mutex
-
-	mu       sync.Mutex
-	segments []*segment
-	written  uint64 // last committed entry
-	synced   uint64 // last durable entry: what sinks see
-	floor    uint64 // every attached sink has acknowledged up to here
-	total    int64  // encoded size of all records that were in the spool since it was opened
-	broken   error
-	changed  chan struct{}
-	applied  *marker
+	// releasing keeps files leaving in order; floor is what every attached
+	// sink has acknowledged.
+	releasing sync.Mutex
+	floor     atomic.Uint64
 }
 
 // OpenSpool opens the spool in dir, making it when there is none. What a
@@ -65,23 +48,35 @@ type Spool struct {
 // that is not as it was written is an error that wraps ErrCorrupt and names
 // the file.
 func OpenSpool(dir string, opts Options) (*Spool, error) {
-	s := &Spool{dir: dir, opts: opts.withDefaults(), changed: make(chan struct{})}
-	s.buffers.New = func() any { return new(buffers) }
-	s.scratch.New = func() any { return new(scratch) }
-	if err := s.codecs(); err != nil {
-		return nil, err
-	}
+	s := &Spool{opts: opts.withDefaults()}
 	if err := s.opts.FS.MkdirAll(dir); err != nil {
 		return nil, fmt.Errorf("make spool directory: %w", err)
 	}
-	err := s.load()
-	if err == nil {
-		err = s.start()
+	var err error
+	if s.codec, err = newCodec(); err != nil {
+		return nil, err
 	}
-	if err != nil {
+	s.files = newSegments(dir, s.opts)
+	if err = s.open(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+func (s *Spool) open() (err error) {
+	if err = s.files.load(); err != nil {
+		return err
+	}
+	if s.applied, err = openMarker(s.opts.FS, s.files.dir); err != nil {
+		return err
+	}
+	if at := s.applied.get(); at > s.files.written {
+		return fmt.Errorf("spool %s ends at entry %d but entry %d was applied: %w", s.files.dir, s.files.written, at, ErrCorrupt)
+	}
+	if err = s.files.start(); err != nil {
+		return err
+	}
+	return s.skipWatermarks()
 }
 
 func (o Options) withDefaults() Options {
@@ -103,98 +98,25 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-func (s *Spool) codecs() (err error) {
-	s.zip, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest),
-		zstd.WithEncoderConcurrency(2), zstd.WithEncoderCRC(false), zstd.WithWindowSize(blockRaw))
-	if err != nil {
-		return fmt.Errorf("make zstd encoder: %w", err)
+// Begin starts an entry.
+func (s *Spool) Begin(u Unit) (*Writer, error) {
+	if u.Form < FormUnit || u.Form > FormClose {
+		return nil, fmt.Errorf("spool entry of unknown form %d", u.Form)
 	}
-	s.unz, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(4<<30))
-	if err != nil {
-		return fmt.Errorf("make zstd decoder: %w", err)
+	if err := s.Err(); err != nil {
+		return nil, err
 	}
-	return nil
+	return &Writer{s: s, sum: summary{unit: u}, scratch: s.codec.scratch.Get().(*scratch)}, nil
 }
 
-// load finds the segments and checks that nothing is missing between them.
-func (s *Spool) load() error {
-	names, err := s.opts.FS.List(s.dir)
-	if err != nil {
-		return fmt.Errorf("list spool directory: %w", err)
+// commit adds an entry.
+func (s *Spool) commit(sum *summary, w *Writer) (uint64, error) {
+	seq, err := s.files.append(sum, w)
+	if err == nil && sum.unit.Form == FormWatermark {
+		s.applied.follow(seq)
 	}
-	var numbers []uint64
-	for _, name := range names {
-		if n, ok := segmentNumber(name); ok {
-			numbers = append(numbers, n)
-		} else if strings.HasPrefix(name, spillPrefix) {
-			if err := s.opts.FS.Remove(filepath.Join(s.dir, name)); err != nil {
-				return fmt.Errorf("remove left-over temporary file: %w", err)
-			}
-		}
-	}
-	slices.Sort(numbers)
-	for i, first := range numbers {
-		last := i == len(numbers)-1
-		seg, err := loadSegment(s.opts.FS, s.dir, first)
-		if errors.Is(err, errTorn) && last && seg.size <= segmentHead {
-			// Its creation was cut short: nothing was ever in it.
-			if err := errors.Join(seg.close(), s.opts.FS.Remove(seg.path)); err != nil {
-				return fmt.Errorf("remove unfinished spool segment: %w", err)
-			}
-			if len(s.segments) == 0 {
-				s.written = first - 1
-			}
-			break
-		}
-		if errors.Is(err, errTorn) {
-			return fmt.Errorf("%s has a broken head: %w", seg.path, ErrCorrupt)
-		}
-		if err != nil {
-			return err
-		}
-		if i > 0 && s.written+1 != first {
-			return fmt.Errorf("%s follows entry %d, entries are missing between: %w", seg.path, s.written, ErrCorrupt)
-		}
-		s.segments = append(s.segments, seg)
-		if err := seg.scan(last, func(h *head) { s.total += h.bytes }); err != nil {
-			return err
-		}
-		s.written = seg.last
-	}
-	return nil
+	return seq, err
 }
-
-// start makes what was found durable, so that it may be shown, and makes the
-// first segment when there is none.
-func (s *Spool) start() error {
-	var err error
-	if s.applied, err = openMarker(s.opts.FS, s.dir); err != nil {
-		return err
-	}
-	if at := s.applied.get(); at > s.written {
-		return fmt.Errorf("spool %s ends at entry %d but entry %d was applied: %w", s.dir, s.written, at, ErrCorrupt)
-	}
-	if len(s.segments) == 0 {
-		seg, err := createSegment(s.opts.FS, s.dir, s.written+1, s.opts.Salt())
-		if err != nil {
-			return err
-		}
-		s.segments = append(s.segments, seg)
-	} else {
-		f, err := s.active().handle()
-		if err == nil {
-			err = f.Sync()
-		}
-		if err != nil {
-			return fmt.Errorf("sync spool segment %s: %w", s.active().path, err)
-		}
-	}
-	s.synced = s.written
-	s.active().durable = s.active().size
-	return s.skipWatermarks()
-}
-
-func (s *Spool) active() *segment { return s.segments[len(s.segments)-1] }
 
 // Sync makes every committed entry durable and visible. Calls at the same
 // time share one sync of the disk. An error is final: what the disk holds is
@@ -203,98 +125,52 @@ func (s *Spool) Sync(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	target := s.written
-	s.mu.Unlock()
-	s.appendMu.Lock()
-	defer s.appendMu.Unlock()
-	return s.syncLocked(target)
+	return s.files.sync()
 }
 
-// syncLocked is called with appendMu held.
-func (s *Spool) syncLocked(target uint64) error {
-	s.mu.Lock()
-	seg, upto, err := s.active(), s.written, s.broken
-	size := seg.size
-	done := s.synced >= target
-	s.mu.Unlock()
-	if err != nil || done {
-		return err
+// Entries yields the visible entries numbered above after, in order. It ends
+// at the last one that is visible when it gets there, or after an error.
+// Entries that left the spool are passed over.
+func (s *Spool) Entries(after uint64) iter.Seq2[*Stored, error] {
+	return func(yield func(*Stored, error) bool) {
+		c := s.cursor(max(after, s.files.first()-1))
+		for {
+			e, err := c.next()
+			if e == nil && err == nil {
+				return
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
 	}
-	f, err := seg.handle()
-	if err == nil {
-		err = f.Sync()
-	}
-	if err != nil {
-		return s.fail(fmt.Errorf("sync spool segment %s: %w", seg.path, err))
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.synced, seg.durable = upto, size
-	close(s.changed)
-	s.changed = make(chan struct{})
-	return nil
 }
 
-// fail remembers the error that ends the use of this spool.
-func (s *Spool) fail(err error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.broken == nil {
-		s.broken = err
-		close(s.changed)
-		s.changed = make(chan struct{})
-	}
-	return err
-}
+func (s *Spool) cursor(after uint64) *cursor { return &cursor{s: s, seq: after} }
 
 // Err is the error after which the spool takes no more entries, nil while it
 // does.
-func (s *Spool) Err() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.broken
-}
+func (s *Spool) Err() error { return s.files.err() }
 
 // Last is the number of the newest visible entry, 0 before the first.
-func (s *Spool) Last() uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.synced
-}
+func (s *Spool) Last() uint64 { return s.files.last() }
 
 // Usage is the disk space the spool takes and the number of entries that are
 // not yet applied and acknowledged by every sink.
 func (s *Spool) Usage() (bytes int64, entries int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, seg := range s.segments {
-		bytes += seg.size
-	}
-	return bytes, int(s.written - min(s.written, s.done()))
+	bytes, written := s.files.usage()
+	return bytes, int(written - min(written, s.done()))
 }
 
 // Close closes the files. Entries that were not synced may be lost.
 func (s *Spool) Close() error {
-	s.appendMu.Lock()
-	defer s.appendMu.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var errs []error
-	for _, seg := range s.segments {
-		errs = append(errs, seg.close())
-	}
+	err := s.files.close()
 	if s.applied != nil {
-		errs = append(errs, s.applied.close())
+		err = errors.Join(err, s.applied.close())
 	}
-	if s.broken == nil {
-		s.broken = errors.New("spool is closed")
-	}
-	if s.unz != nil {
-		s.unz.Close()
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("close spool %s: %w", s.dir, err)
+	s.codec.close()
+	if err != nil {
+		return fmt.Errorf("close spool %s: %w", s.files.dir, err)
 	}
 	return nil
 }

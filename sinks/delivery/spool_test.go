@@ -93,7 +93,7 @@ func TestEntriesAreVisibleOnlyWhenDurable(t *testing.T) {
 	if got := seqs(t, s, 0); got != nil || s.Last() != 0 {
 		t.Fatalf("entries %v, last %d before Sync", got, s.Last())
 	}
-	changed := s.changes()
+	changed := s.files.changes()
 	syncSpool(t, s)
 	select {
 	case <-changed:
@@ -124,7 +124,7 @@ func TestEntriesLeaveWhenAppliedAndAcknowledged(t *testing.T) {
 	if err := s.SetApplied(60); err != nil {
 		t.Fatal(err)
 	}
-	if first := s.first(); first <= 1 || first > 61 {
+	if first := s.files.first(); first <= 1 || first > 61 {
 		t.Errorf("first entry is %d after 60 were done", first)
 	}
 	if _, entries := s.Usage(); entries != 40 {
@@ -198,8 +198,8 @@ func TestRecordOfAnotherPositionIsRefused(t *testing.T) {
 			t.Error("an entry with a refused record was committed")
 		}
 	}
-	if s.written != 0 {
-		t.Errorf("%d entries committed", s.written)
+	if s.files.written != 0 {
+		t.Errorf("%d entries committed", s.files.written)
 	}
 }
 
@@ -208,10 +208,10 @@ func TestTornEndIsDiscardedAtEveryLength(t *testing.T) {
 	s := openSpool(t, dir, Options{Salt: func() uint32 { return 7 }})
 	put(t, s, unit(1, 1), "first")
 	syncSpool(t, s)
-	durable := s.active().size
+	durable := s.files.active().size
 	put(t, s, unit(1, 2), "second", strings.Repeat("third", 100))
 	syncSpool(t, s)
-	path := s.active().path
+	path := s.files.active().path
 	s.Close()
 	whole, err := os.ReadFile(path)
 	if err != nil {
@@ -254,7 +254,7 @@ func TestDamageIsAnErrorNamingTheFile(t *testing.T) {
 			put(t, s, unit(1, i+1), "text", fmt.Sprint(i))
 			syncSpool(t, s)
 		}
-		path := s.segments[0].path
+		path := s.files.list[0].path
 		s.Close()
 		return dir, path
 	}

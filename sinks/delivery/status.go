@@ -46,7 +46,7 @@ type SinkStatus struct {
 func (e *Engine) Status() ([]SinkStatus, error) {
 	out := make([]SinkStatus, 0, len(e.outlets))
 	for _, o := range e.outlets {
-		st, err := e.status(o)
+		st, err := o.status()
 		if err != nil {
 			return nil, fmt.Errorf("status of sink %s: %w", o.sink.Name(), err)
 		}
@@ -55,14 +55,15 @@ func (e *Engine) Status() ([]SinkStatus, error) {
 	return out, nil
 }
 
-func (e *Engine) status(o *outlet) (SinkStatus, error) {
-	last, total := e.spool.Last(), e.spool.seen()
+func (o *outlet) status() (SinkStatus, error) {
+	e := o.e
+	last, total := e.spool.Last(), e.spool.files.seen()
 	o.mu.Lock()
 	st := SinkStatus{
 		Name: o.sink.Name(), Cursor: o.acked, Since: o.since,
 		BacklogEntries: last - min(last, o.acked), BacklogBytes: max(0, total-o.done),
 		Records: o.records, Watermarks: o.watermarks, Running: o.running, Restarts: o.restarts,
-		LastError: o.lastErr, LastErrorAt: o.lastErrAt,
+		LastError: o.lastErr.text, LastErrorAt: o.lastErr.at,
 	}
 	o.mu.Unlock()
 	if r, ok := o.sink.(Reporter); ok {
@@ -74,7 +75,7 @@ func (e *Engine) status(o *outlet) (SinkStatus, error) {
 	}
 	if st.BacklogEntries > 0 {
 		var err error
-		if st.Oldest, err = e.oldest(o, st.Cursor); err != nil {
+		if st.Oldest, err = o.oldest(st.Cursor); err != nil {
 			return st, err
 		}
 	}
@@ -82,11 +83,11 @@ func (e *Engine) status(o *outlet) (SinkStatus, error) {
 }
 
 // oldest is when the first entry above acked was spooled.
-func (e *Engine) oldest(o *outlet, acked uint64) (time.Time, error) {
+func (o *outlet) oldest(acked uint64) (time.Time, error) {
 	o.posting.Lock()
-	c := e.spool.cursor(acked)
+	c := o.e.spool.cursor(acked)
 	if o.trail != nil {
-		c = &cursor{s: e.spool, seq: o.trail.seq, seg: o.trail.seg, off: o.trail.off}
+		c = &cursor{s: o.e.spool, seq: o.trail.seq, seg: o.trail.seg, off: o.trail.off}
 	}
 	o.posting.Unlock()
 	for {
@@ -98,14 +99,6 @@ func (e *Engine) oldest(o *outlet, acked uint64) (time.Time, error) {
 			return time.UnixMilli(entry.head.spooledAt), nil
 		}
 	}
-}
-
-// seen is the encoded size of all records that were in the spool since it was
-// opened.
-func (s *Spool) seen() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.total
 }
 
 // Delivery is what one sink has of one epoch of a stream.

@@ -146,8 +146,8 @@ func (e *Stored) blocks(which section) iter.Seq2[[]byte, error] {
 		if (which == sectionPages && e.head.pages == 0) || (which == sectionRecords && e.head.records == 0) {
 			return
 		}
-		buf := e.spool.buffers.Get().(*buffers)
-		defer e.spool.buffers.Put(buf)
+		buf := e.spool.codec.buffers.Get().(*buffers)
+		defer e.spool.codec.buffers.Put(buf)
 		for off, end := e.off, e.off+e.head.payload; off < end; {
 			raw, next, err := e.block(off, end, which, buf)
 			off = next
@@ -204,7 +204,7 @@ func (e *Stored) block(off, end int64, which section, buf *buffers) ([]byte, int
 	if !k.compressed {
 		return stored, next, nil
 	}
-	if buf.raw, err = e.spool.unz.DecodeAll(stored, buf.raw[:0]); err != nil || len(buf.raw) != int(k.raw) {
+	if buf.raw, err = e.spool.codec.unz.DecodeAll(stored, buf.raw[:0]); err != nil || len(buf.raw) != int(k.raw) {
 		return nil, end, errTorn
 	}
 	return buf.raw, next, nil

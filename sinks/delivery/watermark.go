@@ -13,6 +13,9 @@ import (
 // certifier spools watermarks. At most one of an account is on its way: the
 // next is made when it was acknowledged, so that a resend is the same bytes.
 type certifier struct {
+	e    *Engine
+	wake chan struct{}
+
 	mu sync.Mutex
 	// rescan is set when the spool may hold watermarks that the journal does
 	// not know of.
@@ -21,25 +24,40 @@ type certifier struct {
 	newest uint64
 }
 
+func newCertifier(e *Engine) *certifier {
+	return &certifier{e: e, wake: make(chan struct{}, 1)}
+}
+
+// kick makes run look for what is due.
+func (c *certifier) kick() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
 // marksAtOnce bounds the watermarks that are made in memory together; they
 // share one sync of the spool and one transaction of the journal.
 const marksAtOnce = 256
 
 // certify spools the watermarks that are due, with all also those of
 // stretches without records, and returns how many.
-func (e *Engine) certify(ctx context.Context, all bool) (int, error) {
-	e.certifier.mu.Lock()
-	defer e.certifier.mu.Unlock()
-	if e.certifier.rescan {
-		if err := e.findMarks(); err != nil {
+func (c *certifier) certify(ctx context.Context, all bool) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.rescan {
+		if err := c.e.spool.Sync(ctx); err != nil {
 			return 0, err
 		}
-		e.certifier.rescan = false
+		if err := c.find(); err != nil {
+			return 0, err
+		}
+		c.rescan = false
 	}
 	n := 0
-	for _, o := range e.outlets {
+	for _, o := range c.e.outlets {
 		for {
-			marked, err := e.certifySome(ctx, o, all)
+			marked, err := c.some(ctx, o, all)
 			n += marked
 			if err != nil {
 				return n, err
@@ -52,35 +70,36 @@ func (e *Engine) certify(ctx context.Context, all bool) (int, error) {
 	return n, nil
 }
 
-func (e *Engine) certifySome(ctx context.Context, o *outlet, all bool) (int, error) {
+// some spools up to marksAtOnce watermarks that are due for a sink.
+func (c *certifier) some(ctx context.Context, o *outlet, all bool) (int, error) {
 	o.posting.Lock() // an acknowledgement in between would count into the mark
 	defer o.posting.Unlock()
-	now := e.cfg.Now().UnixMilli()
+	now := c.e.cfg.Now().UnixMilli()
 	if all {
 		now = 0
 	}
-	due, err := e.journal.due(o.id, now, marksAtOnce)
+	due, err := c.e.journal.due(o.id, now, marksAtOnce)
 	if err != nil || len(due) == 0 {
 		return 0, err
 	}
-	e.certifier.rescan = true
+	c.rescan = true
 	for _, a := range due {
-		seq, err := e.spoolMark(a, o.sink.Name())
+		seq, err := c.spool(a, o.sink.Name())
 		if err != nil {
 			return 0, fmt.Errorf("spool watermark of %v epoch %d for sink %s: %w", a.stream, a.epoch, o.sink.Name(), err)
 		}
 		a.spooled(seq)
-		e.certifier.newest = seq
+		c.newest = seq
 	}
 	// A crash, or a failure, from here on leaves marks that the journal does
-	// not know: findMarks tells it.
-	if err := e.spool.Sync(ctx); err != nil {
+	// not know: find tells it.
+	if err := c.e.spool.Sync(ctx); err != nil {
 		return 0, err
 	}
-	if err := e.journal.change(ctx, func(tx *sql.Tx) error { return storeAll(tx, o.id, due) }); err != nil {
+	if err := c.e.journal.change(ctx, func(tx *sql.Tx) error { return storeAll(tx, o.id, due) }); err != nil {
 		return 0, err
 	}
-	e.certifier.rescan = false
+	c.rescan = false
 	return len(due), nil
 }
 
@@ -93,19 +112,19 @@ func storeAll(tx *sql.Tx, sink int64, accounts []*account) error {
 	return nil
 }
 
-// newestMark is the entry of the last watermark spooled since the start.
-func (e *Engine) newestMark() uint64 {
-	e.certifier.mu.Lock()
-	defer e.certifier.mu.Unlock()
-	return e.certifier.newest
+// last is the entry of the last watermark spooled since the start.
+func (c *certifier) last() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.newest
 }
 
-func (e *Engine) spoolMark(a *account, sink string) (uint64, error) {
+func (c *certifier) spool(a *account, sink string) (uint64, error) {
 	u, rec, err := a.watermark(sink)
 	if err != nil {
 		return 0, err
 	}
-	w, err := e.spool.Begin(u)
+	w, err := c.e.spool.Begin(u)
 	if err != nil {
 		return 0, err
 	}
@@ -115,22 +134,22 @@ func (e *Engine) spoolMark(a *account, sink string) (uint64, error) {
 	return w.Commit()
 }
 
-// findMarks tells the journal of the watermarks that the spool holds.
-func (e *Engine) findMarks() error {
+// find tells the journal of the watermarks that the spool holds.
+func (c *certifier) find() error {
 	after := ^uint64(0)
-	for _, o := range e.outlets {
+	for _, o := range c.e.outlets {
 		acked, _ := o.cursor()
 		after = min(after, acked)
 	}
-	for entry, err := range e.spool.Entries(after) {
+	for entry, err := range c.e.spool.Entries(after) {
 		if err != nil {
 			return err
 		}
 		if entry.head.unit.Form != FormWatermark {
 			continue
 		}
-		if o := e.outlet(entry.head.unit.Sink); o != nil {
-			if err := e.foundMark(o, entry); err != nil {
+		if o := c.e.outlet(entry.head.unit.Sink); o != nil {
+			if err := c.found(o, entry); err != nil {
 				return err
 			}
 		}
@@ -138,13 +157,13 @@ func (e *Engine) findMarks() error {
 	return nil
 }
 
-func (e *Engine) foundMark(o *outlet, entry *Stored) error {
+func (c *certifier) found(o *outlet, entry *Stored) error {
 	o.posting.Lock()
 	defer o.posting.Unlock()
 	if acked, _ := o.cursor(); entry.head.seq <= acked {
 		return nil
 	}
-	a, err := e.journal.account(o.id, entry.head.unit.Stream, entry.head.unit.Position.Epoch)
+	a, err := c.e.journal.account(o.id, entry.head.unit.Stream, entry.head.unit.Position.Epoch)
 	if err != nil || a == nil || (a.pending != nil && a.pending.seq == entry.head.seq) {
 		return err
 	}
@@ -155,44 +174,44 @@ func (e *Engine) foundMark(o *outlet, entry *Stored) error {
 	if !a.found(entry.head.seq, w) {
 		return nil
 	}
-	return e.journal.change(context.Background(), func(tx *sql.Tx) error { return storeAccount(tx, o.id, a) })
+	return c.e.journal.change(context.Background(), func(tx *sql.Tx) error { return storeAccount(tx, o.id, a) })
 }
 
-// certifyLoop spools watermarks as they become due, until ctx ends or the
+// run spools watermarks as they become due, until ctx ends or the
 // spool fails.
-func (e *Engine) certifyLoop(ctx context.Context) error {
+func (c *certifier) run(ctx context.Context) error {
 	for {
-		_, err := e.certify(ctx, false)
+		_, err := c.certify(ctx, false)
 		if ctx.Err() != nil {
 			return nil
 		}
-		if broken := e.spool.Err(); broken != nil {
+		if broken := c.e.spool.Err(); broken != nil {
 			return broken
 		}
-		wait := e.untilDue()
+		wait := c.untilDue()
 		if err != nil {
-			e.cfg.Logger.Error("watermarks cannot be spooled, trying again", "error", err, "in", e.cfg.RestartMin)
-			wait = e.cfg.RestartMin
+			c.e.cfg.Logger.Error("watermarks cannot be spooled, trying again", "error", err, "in", c.e.cfg.RestartMin)
+			wait = c.e.cfg.RestartMin
 		}
-		if !e.idle(ctx, wait, err != nil) {
+		if !c.idle(ctx, wait, err != nil) {
 			return nil
 		}
 	}
 }
 
 // untilDue is how long no watermark will be due.
-func (e *Engine) untilDue() time.Duration {
-	at, err := e.journal.nextDue()
+func (c *certifier) untilDue() time.Duration {
+	at, err := c.e.journal.nextDue()
 	if err != nil || at == 0 {
-		return e.cfg.WatermarkIdle
+		return c.e.cfg.WatermarkIdle
 	}
-	return max(0, time.UnixMilli(at).Sub(e.cfg.Now()))
+	return max(0, time.UnixMilli(at).Sub(c.e.cfg.Now()))
 }
 
 // idle waits for the next pass: until something was acknowledged, but at
 // least WatermarkEvery and at most wait. It reports whether to go on.
-func (e *Engine) idle(ctx context.Context, wait time.Duration, failed bool) bool {
-	least := time.NewTimer(e.cfg.WatermarkEvery)
+func (c *certifier) idle(ctx context.Context, wait time.Duration, failed bool) bool {
+	least := time.NewTimer(c.e.cfg.WatermarkEvery)
 	defer least.Stop()
 	if failed {
 		least.Reset(wait)
@@ -207,20 +226,20 @@ func (e *Engine) idle(ctx context.Context, wait time.Duration, failed bool) bool
 	}
 	timer := time.NewTimer(max(wait, time.Millisecond))
 	defer timer.Stop()
-	changed := e.spool.changes() // also when the spool fails
+	changed := c.e.spool.files.changes() // also when the spool fails
 	for {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-e.wake:
+		case <-c.wake:
 			return true
 		case <-timer.C:
 			return true
 		case <-changed:
-			if e.spool.Err() != nil {
+			if c.e.spool.Err() != nil {
 				return true
 			}
-			changed = e.spool.changes()
+			changed = c.e.spool.files.changes()
 		}
 	}
 }

@@ -32,11 +32,11 @@ type Writer struct {
 	counter envelope.Counter
 
 	*scratch
-	spill          File
-	spillName      string
-	spilled        int64
-	err            error
-	ended          bool
+	spill     File
+	spillName string
+	spilled   int64
+	err       error
+	ended     bool
 }
 
 // scratch is the memory of a writer, which the next one uses again.
@@ -44,17 +44,6 @@ type scratch struct {
 	pages, records []byte // open blocks, with room for the block head
 	spare          []byte
 	done           []byte // closed blocks, until they are spilled
-}
-
-// Begin starts an entry.
-func (s *Spool) Begin(u Unit) (*Writer, error) {
-	if u.Form < FormUnit || u.Form > FormClose {
-		return nil, fmt.Errorf("spool entry of unknown form %d", u.Form)
-	}
-	if err := s.Err(); err != nil {
-		return nil, err
-	}
-	return &Writer{s: s, sum: summary{unit: u}, scratch: s.scratch.Get().(*scratch)}, nil
 }
 
 // Page adds a page image of the unit; data is copied.
@@ -155,7 +144,7 @@ func (w *Writer) flush(which section) error {
 		return nil
 	}
 	raw := (*buf)[blockHead:]
-	w.spare = w.s.zip.EncodeAll(raw, w.spare[:0])
+	w.spare = w.s.codec.zip.EncodeAll(raw, w.spare[:0])
 	at := len(w.done)
 	if len(w.spare) < len(raw)-len(raw)/8 {
 		w.done = append(w.done, (*buf)[:blockHead]...)
@@ -175,7 +164,7 @@ func (w *Writer) flush(which section) error {
 // spillOut moves the closed blocks to a temporary file.
 func (w *Writer) spillOut() error {
 	if w.spill == nil {
-		name := filepath.Join(w.s.dir, fmt.Sprintf("%s%016x", spillPrefix, rand.Uint64()))
+		name := filepath.Join(w.s.files.dir, fmt.Sprintf("%s%016x", spillPrefix, rand.Uint64()))
 		f, err := w.s.opts.FS.Create(name)
 		if err != nil {
 			return w.abandon(fmt.Errorf("create temporary file of the spool: %w", err))
@@ -222,7 +211,7 @@ func (w *Writer) recycle() {
 	w.scratch = nil
 	if cap(m.pages)+cap(m.records)+cap(m.spare)+cap(m.done) <= keptScratch {
 		m.pages, m.records, m.done = m.pages[:0], m.records[:0], m.done[:0]
-		w.s.scratch.Put(m)
+		w.s.codec.scratch.Put(m)
 	}
 }
 
@@ -242,7 +231,7 @@ func (w *Writer) Commit() (uint64, error) {
 	if err == nil {
 		w.sum.counted, w.sum.positions = w.counter.Records, w.counter.Positions
 		w.sum.spooledAt = w.s.opts.Now().UnixMilli()
-		seq, err = w.s.append(&w.sum, w)
+		seq, err = w.s.commit(&w.sum, w)
 	}
 	return seq, errors.Join(err, w.Abort())
 }
