@@ -1,0 +1,120 @@
+package exporter_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"celldexport/exporter"
+	"celldexport/internal/config"
+	"celldexport/internal/objstore"
+)
+
+// childEnv carries the spec of an exporter that runs in a process of its own.
+const childEnv = "EXPORTER_TEST_CHILD"
+
+// childSpec is what such an exporter works with.
+type childSpec struct {
+	Watch, State, Node, Bucket string
+	// Puts is a directory that keeps the body of every PUT into the export.
+	Puts string
+}
+
+// childMain exports until it is killed. It returns the exit code of a start
+// that went wrong.
+func childMain(text string) int {
+	if err := runChild(text); err != nil {
+		fmt.Fprintln(os.Stderr, "child:", err)
+		return 1
+	}
+	return 0
+}
+
+func runChild(text string) error {
+	var spec childSpec
+	if err := json.Unmarshal([]byte(text), &spec); err != nil {
+		return err
+	}
+	store, err := objstore.NewFile(spec.Bucket)
+	if err != nil {
+		return err
+	}
+	s := config.Default()
+	s.Watch, s.State, s.Node, s.Bucket = spec.Watch, spec.State, spec.Node, "file://"+spec.Bucket
+	s.Export.Enabled = true
+	s.Export.Flush = childFlush
+	ctx := context.Background()
+	e, err := exporter.New(ctx, exporter.Options{
+		Settings: s, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Fleet: store, Export: journaled{store, spec.Puts}, Interval: 10 * time.Millisecond,
+	})
+	if err != nil {
+		return err
+	}
+	return e.Run(ctx)
+}
+
+const childFlush = 20 * time.Millisecond
+
+// journaled keeps the body of every PUT as a file, before it is stored: what
+// a sink sent twice can be compared although a name holds one object.
+type journaled struct {
+	objstore.Store
+	dir string
+}
+
+func (j journaled) Put(ctx context.Context, key string, body io.ReaderAt, size int64, opts objstore.PutOptions) (objstore.Object, error) {
+	b := make([]byte, size)
+	if _, err := body.ReadAt(b, 0); err != nil && err != io.EOF {
+		return objstore.Object{}, err
+	}
+	name := filepath.Join(j.dir, fmt.Sprintf("%d-%d.parquet", time.Now().UnixNano(), os.Getpid()))
+	if err := os.WriteFile(name+".tmp", b, 0o644); err != nil {
+		return objstore.Object{}, err
+	}
+	if err := os.Rename(name+".tmp", name); err != nil {
+		return objstore.Object{}, err
+	}
+	return j.Store.Put(ctx, key, body, size, opts)
+}
+
+// child is an exporter in a process of its own.
+type child struct {
+	cmd *exec.Cmd
+	log bytes.Buffer
+}
+
+// startChild runs the test binary as the host's exporter.
+func (h *host) startChild(bucket, puts string) *child {
+	h.w.t.Helper()
+	spec, err := json.Marshal(childSpec{Watch: h.settings.Watch, State: h.settings.State, Node: h.settings.Node, Bucket: bucket, Puts: puts})
+	h.w.must(err)
+	self, err := os.Executable()
+	h.w.must(err)
+	c := &child{cmd: exec.Command(self)}
+	c.cmd.Env = append(os.Environ(), childEnv+"="+string(spec))
+	c.cmd.Stdout, c.cmd.Stderr = &c.log, &c.log
+	h.w.must(c.cmd.Start())
+	return c
+}
+
+// kill ends the process as the kernel does. A process that ended by itself
+// before is an error with what it said.
+func (c *child) kill() error {
+	if err := c.cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		return fmt.Errorf("kill the exporter: %w\n%s", err, c.log.String())
+	}
+	err := c.cmd.Wait()
+	if status, ok := c.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return nil
+	}
+	return fmt.Errorf("the exporter ended by itself: %w\n%s", err, c.log.String())
+}
