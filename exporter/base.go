@@ -263,7 +263,7 @@ func (e *Exporter) takeBase(ctx context.Context, s *stream, v view, b basis) err
 	if err := e.prepareShadow(ctx, s, &sh, b); err != nil {
 		return err
 	}
-	s.doc.Shadow = sh
+	e.replaceShadow(s, sh)
 	if err := e.saveNow(ctx, s); err != nil {
 		return err
 	}

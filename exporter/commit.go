@@ -5,69 +5,116 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"celldexport/exporter/state"
 )
 
-// batch is what was spooled and staged since the last commit.
+// batch is what was spooled since the last checkpoint.
 type batch struct {
 	streams map[*stream]struct{}
-	// last is the highest spool entry, bytes the size of the staged pages.
-	last  uint64
-	bytes int64
-	// obsolete are shadow files that no document names after the commit.
+	// last is the highest spool entry, staged the bytes of pages that are not
+	// in a shadow file yet, written those that are and may not be on disk.
+	last            uint64
+	staged, written int64
+	since           time.Time
+	// obsolete are shadow files that no document names after the checkpoint.
 	obsolete []string
 }
+
+const (
+	// checkpointEvery and checkpointBytes bound what a restart takes up from
+	// the spool.
+	checkpointEvery = 2 * time.Second
+	checkpointBytes = 64 << 20
+)
 
 // spooled notes an entry of a stream that the next commit makes durable.
 func (e *Exporter) spooled(s *stream, seq uint64, bytes int64) {
 	e.touch(s)
 	e.batch.last = max(e.batch.last, seq)
-	e.batch.bytes += bytes
+	e.batch.staged += bytes
 }
 
-// touch has the stream's document saved with the next commit.
+// touch has the stream's document saved with the next checkpoint.
 func (e *Exporter) touch(s *stream) {
 	if e.batch.streams == nil {
 		e.batch.streams = make(map[*stream]struct{})
+		e.batch.since = e.now()
 	}
 	e.batch.streams[s] = struct{}{}
 }
 
 // commitIfLarge bounds the memory of staged pages and the open shadows.
 func (e *Exporter) commitIfLarge(ctx context.Context) error {
-	if e.batch.bytes < e.settings.Export.MaxTxBytes && len(e.opened.excess()) == 0 {
+	if e.batch.staged < e.settings.Export.MaxTxBytes && len(e.opened.excess()) == 0 {
 		return nil
 	}
 	return e.commit(ctx)
 }
 
-// commit makes the batch durable in the one order that a restart can take up
-// from: the spool, the pages in the shadows, the documents, and the mark that
-// says so. Any failure is of our own state: what is in the spool is applied
-// again at the next start.
+// commit makes the batch's entries durable, which shows them to the sinks,
+// and writes their pages into the shadows. Shadows and documents follow at
+// the next checkpoint: until then a restart takes them up from the spool.
 func (e *Exporter) commit(ctx context.Context) error {
-	b := e.batch
-	e.batch = batch{}
+	b := &e.batch
+	if len(b.streams) == 0 {
+		return nil
+	}
+	if err := e.flush(ctx); err != nil {
+		return err
+	}
+	if e.now().Sub(b.since) < checkpointEvery && b.written < checkpointBytes && len(e.opened.excess()) == 0 {
+		return nil
+	}
+	return e.checkpoint(ctx)
+}
+
+// flush syncs the spool, then moves staged pages into the shadow files.
+func (e *Exporter) flush(ctx context.Context) error {
+	b := &e.batch
 	if b.last > 0 {
 		if err := e.spool.Sync(ctx); err != nil {
 			return stateFailed(fmt.Errorf("sync the spool: %w", err))
 		}
 	}
+	for s := range b.streams {
+		if s.shadow == nil {
+			continue
+		}
+		if err := s.shadow.Flush(); err != nil {
+			return stateFailed(fmt.Errorf("write the shadow of %s: %w", s.doc.Scope, err))
+		}
+	}
+	b.written += b.staged
+	b.staged = 0
+	return nil
+}
+
+// checkpoint brings everything after the spool up to it, in the one order
+// that a restart can take up from: pages in the shadows, documents, and the
+// mark that says so. Any failure is of our own state.
+func (e *Exporter) checkpoint(ctx context.Context) error {
+	if len(e.batch.streams) == 0 {
+		return nil
+	}
+	if err := e.flush(ctx); err != nil {
+		return err
+	}
+	b := e.batch
+	e.batch = batch{}
 	docs := make([]*state.Stream, 0, len(b.streams))
 	for s := range b.streams {
 		docs = append(docs, s.doc)
 		if s.shadow == nil {
 			continue
 		}
-		if err := errors.Join(s.shadow.Flush(), s.shadow.Sync()); err != nil {
-			return stateFailed(fmt.Errorf("write the shadow of %s: %w", s.doc.Scope, err))
+		if err := s.shadow.Sync(); err != nil {
+			return stateFailed(fmt.Errorf("sync the shadow of %s: %w", s.doc.Scope, err))
 		}
 	}
-	if len(docs) > 0 {
-		if err := e.dir.Save(ctx, e.now().UnixMilli(), docs...); err != nil {
-			return stateFailed(err)
-		}
+	if err := e.dir.Save(ctx, e.now().UnixMilli(), docs...); err != nil {
+		return stateFailed(err)
 	}
 	if b.last > 0 {
 		if err := e.spool.SetApplied(b.last); err != nil {
@@ -85,11 +132,11 @@ func (e *Exporter) commit(ctx context.Context) error {
 	return nil
 }
 
-// saveNow stores a stream's document at once. It names nothing that a commit
-// has yet to make true.
+// saveNow stores a stream's document at once. It names nothing that a
+// checkpoint has yet to make true.
 func (e *Exporter) saveNow(ctx context.Context, s *stream) error {
-	if _, staged := e.batch.streams[s]; staged {
-		if err := e.commit(ctx); err != nil {
+	if _, behind := e.batch.streams[s]; behind {
+		if err := e.checkpoint(ctx); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"celldexport/diffpage/shadow"
 	"celldexport/envelope"
@@ -84,6 +85,8 @@ func (r *replay) entry(ctx context.Context, entry *delivery.Stored) error {
 			return err
 		}
 		doc.Residency.Spooled, doc.Residency.Based = u.MaxTXID, true
+		// Nothing follows a close but what withdrew it.
+		doc.Residency.Closed = false
 		doc.Shadow.PageSize, doc.Shadow.Commit = u.PageSize, u.Commit
 		doc.Shadow.Epoch, doc.Shadow.TXID = u.Position.Epoch, u.MaxTXID
 		doc.CellName, doc.CommittedAt = u.CellName, u.CommittedAt
@@ -143,8 +146,9 @@ func (r *replay) described(doc *state.Stream, entry *delivery.Stored) error {
 		if err != nil {
 			return err
 		}
-		if body, ok := rec.Body.(*envelope.Schema); ok && !body.Dropped {
-			doc.Described = append(doc.Described, envelope.TableGeneration{Table: body.Table, Generation: body.Generation})
+		body, ok := rec.Body.(*envelope.Schema)
+		if ok && !body.Dropped && !slices.Contains(doc.Described, body.TableGeneration) {
+			doc.Described = append(doc.Described, body.TableGeneration)
 		}
 	}
 	return nil

@@ -164,7 +164,7 @@ func (e *Exporter) close(ctx context.Context, s *stream) error {
 	}
 	if r.Pinned {
 		doc, err := e.updateLedger(ctx, s, func(l *ledger.Stream) error {
-			return l.Close(r.Epoch, r.Spooled, e.writer())
+			return l.Close(r.Epoch, r.End(), e.writer())
 		})
 		switch {
 		case errors.Is(err, ledger.ErrFenced):

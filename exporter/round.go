@@ -35,7 +35,7 @@ func (e *Exporter) round(ctx context.Context) error {
 		return err
 	}
 	if len(exams) == 0 {
-		return nil
+		return e.commit(ctx)
 	}
 	if err := e.prover.Control(ctx); err != nil {
 		e.requeue(exams)

@@ -106,6 +106,9 @@ func (e *Exporter) finishUp(ctx context.Context) error {
 	if err := e.tick(ctx); err != nil {
 		return err
 	}
+	if err := e.checkpoint(ctx); err != nil {
+		return err
+	}
 	if err := e.delivery.Flush(ctx); err != nil {
 		e.log.Warn("not everything was delivered; it goes out at the next start", "err", err)
 	}
@@ -149,6 +152,9 @@ func (e *Exporter) once(ctx context.Context, deadline time.Time) ([]Pending, err
 			return nil, ctx.Err()
 		case <-time.After(min(e.every, lowLatency)):
 		}
+	}
+	if err := e.checkpoint(ctx); err != nil {
+		return nil, err
 	}
 	left := e.unfinished()
 	if last != nil {

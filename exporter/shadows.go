@@ -70,10 +70,11 @@ func (e *Exporter) openBase(s *stream) error {
 	return nil
 }
 
-// releaseBase commits what is staged of the stream and closes its shadow.
+// releaseBase makes what is spooled of the stream true in its shadow and its
+// document, and closes the shadow.
 func (e *Exporter) releaseBase(ctx context.Context, s *stream) error {
 	if _, staged := e.batch.streams[s]; staged {
-		if err := e.commit(ctx); err != nil {
+		if err := e.checkpoint(ctx); err != nil {
 			return err
 		}
 	}
@@ -81,7 +82,7 @@ func (e *Exporter) releaseBase(ctx context.Context, s *stream) error {
 	return nil
 }
 
-// dropBase closes the stream's shadow. Nothing of it may be staged.
+// dropBase closes the stream's shadow, of which everything is on disk.
 func (e *Exporter) dropBase(s *stream) {
 	if s.shadow == nil {
 		return

@@ -53,6 +53,16 @@ type Residency struct {
 	Uncertified bool `json:"uncertified"`
 }
 
+// End is where the residency ends when it is closed now: at the last txid
+// that was spooled, or before its start when nothing is based. A re-base that
+// was cut short names its position before anything of it is in the spool.
+func (r Residency) End() uint64 {
+	if !r.Based && r.Start > 0 {
+		return r.Start - 1
+	}
+	return r.Spooled
+}
+
 // Shadow names the file that holds the database at Residency.Spooled, or at
 // the close of the residency before when nothing is based yet.
 type Shadow struct {
