@@ -2,9 +2,7 @@ package exporter
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"celldexport/exporter/state"
@@ -122,8 +120,8 @@ func (e *Exporter) checkpoint(ctx context.Context) error {
 		}
 	}
 	for _, name := range b.obsolete {
-		if err := os.Remove(e.shadowPath(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return stateFailed(fmt.Errorf("remove shadow: %w", err))
+		if err := e.removeShadow(name); err != nil {
+			return stateFailed(err)
 		}
 	}
 	for _, s := range e.opened.excess() {

@@ -222,9 +222,13 @@ func openLimit() int {
 func (e *Exporter) Close() error {
 	var errs []error
 	for _, s := range e.streams {
-		if s.shadow != nil {
-			errs = append(errs, s.shadow.Close())
+		if s.shadow == nil {
+			continue
 		}
+		if len(e.batch.streams) == 0 {
+			e.keepOwners(s)
+		}
+		errs = append(errs, s.shadow.Close())
 	}
 	if e.delivery != nil {
 		errs = append(errs, e.delivery.Close())

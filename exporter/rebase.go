@@ -63,7 +63,7 @@ func (e *Exporter) rebase(ctx context.Context, s *stream, v view, led *ledger.St
 	if err != nil {
 		return err
 	}
-	base, err := e.openShadow(name)
+	base, err := e.openShadow(state.Shadow{File: name})
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"celldexport/diffpage/shadow"
 	"celldexport/envelope"
@@ -191,7 +192,7 @@ func (e *Exporter) removeOrphans(ctx context.Context) error {
 		return fmt.Errorf("list shadows: %w", err)
 	}
 	for _, entry := range entries {
-		if _, ok := named[entry.Name()]; ok {
+		if _, ok := named[strings.TrimSuffix(entry.Name(), ownersSuffix)]; ok {
 			continue
 		}
 		if err := os.Remove(e.shadowPath(entry.Name())); err != nil {

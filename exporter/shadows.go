@@ -37,17 +37,60 @@ func (e *Exporter) hasShadow(name string) bool {
 	return err == nil
 }
 
-// openShadow opens a shadow file and maps its pages to tables.
-func (e *Exporter) openShadow(name string) (*openShadow, error) {
+// openShadow opens a shadow file and maps its pages to tables: from the map
+// that was kept of exactly this state, else by reading every page.
+func (e *Exporter) openShadow(file state.Shadow) (*openShadow, error) {
+	name := file.File
 	sh, err := shadow.Open(e.shadowPath(name))
 	if err != nil {
 		return nil, err
 	}
-	base, err := diffpage.NewBase(sh)
+	base, err := e.keptBase(sh, file)
+	if err != nil {
+		base, err = diffpage.NewBase(sh)
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("map the pages of shadow %s: %w", name, err), sh.Close())
 	}
 	return &openShadow{shadow: sh, base: base}, nil
+}
+
+// ownersSuffix names the kept owner map of a shadow file.
+const ownersSuffix = ".owners"
+
+// ownersTag names the state that an owner map is of.
+func ownersTag(sh state.Shadow) string { return fmt.Sprintf("e%d:%d", sh.Epoch, sh.TXID) }
+
+// keptBase opens a base with the owner map that was kept. Any error means
+// that there is none of this state.
+func (e *Exporter) keptBase(sh *shadow.Shadow, file state.Shadow) (*diffpage.Base, error) {
+	owners, err := os.ReadFile(e.shadowPath(file.File) + ownersSuffix)
+	if err != nil {
+		return nil, err
+	}
+	return diffpage.OpenBase(sh, ownersTag(file), owners)
+}
+
+// keepOwners stores the owner map beside the shadow. It is a cache: a torn or
+// stale file is known as such, and one that cannot be written is done without.
+func (e *Exporter) keepOwners(s *stream) {
+	owners, err := s.base.MarshalOwners(ownersTag(s.doc.Shadow))
+	if err == nil {
+		err = os.WriteFile(e.shadowPath(s.doc.Shadow.File)+ownersSuffix, owners, 0o600)
+	}
+	if err != nil {
+		e.log.Warn("owner map is not kept", "cell", s.doc.Scope, "err", err)
+	}
+}
+
+// removeShadow removes a shadow file and what is kept with it.
+func (e *Exporter) removeShadow(name string) error {
+	for _, file := range []string{name + ownersSuffix, name} {
+		if err := os.Remove(e.shadowPath(file)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove shadow: %w", err)
+		}
+	}
+	return nil
 }
 
 // openBase opens the stream's shadow unless it is open.
@@ -56,7 +99,7 @@ func (e *Exporter) openBase(s *stream) error {
 		e.opened.use(s)
 		return nil
 	}
-	o, err := e.openShadow(s.doc.Shadow.File)
+	o, err := e.openShadow(s.doc.Shadow)
 	if errors.Is(err, os.ErrNotExist) {
 		// Somebody removed it: the stream begins anew from the bucket.
 		s.doc.Residency.Based = false
@@ -87,6 +130,7 @@ func (e *Exporter) dropBase(s *stream) {
 	if s.shadow == nil {
 		return
 	}
+	e.keepOwners(s)
 	if err := s.shadow.Close(); err != nil {
 		e.log.Warn("close shadow", "cell", s.doc.Scope, "err", err)
 	}
@@ -131,8 +175,8 @@ func (e *Exporter) trimShadows(ctx context.Context) error {
 		if err := e.saveNow(ctx, s); err != nil {
 			return err
 		}
-		if err := os.Remove(e.shadowPath(file)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return stateFailed(fmt.Errorf("remove shadow: %w", err))
+		if err := e.removeShadow(file); err != nil {
+			return stateFailed(err)
 		}
 	}
 	return nil
