@@ -1,16 +1,11 @@
 package delivery
 
-import (
-	"database/sql"
-	"errors"
-
-	"celldexport/envelope"
-)
+import "celldexport/envelope"
 
 // posting is one acknowledgement on its way into the journal: the accounts
 // that the acknowledged entries change.
 type posting struct {
-	tx         *sql.Tx
+	tx         *tx
 	sink       int64
 	name       string
 	now, idle  int64
@@ -24,8 +19,6 @@ type posting struct {
 type accountKey struct {
 	stream envelope.Stream
 	epoch  uint64
-	// since and the sink's own settings do not belong here: a posting is of
-	// one sink.
 }
 
 const (
@@ -86,33 +79,25 @@ func (p *posting) account(key accountKey) (*account, error) {
 	if a, ok := p.accounts[key]; ok {
 		return a, nil
 	}
-	row := p.tx.QueryRow("SELECT stream, epoch, due, body FROM account WHERE sink = ? AND stream = ? AND epoch = ?",
-		p.sink, appendStream(nil, key.stream), int64(key.epoch))
-	a, err := scanAccount(row.Scan)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
+	a, err := p.tx.load(p.sink, key.stream, key.epoch)
+	if a != nil {
+		p.accounts[key] = a
 	}
-	if err != nil {
-		return nil, err
-	}
-	p.accounts[key] = a
-	return a, nil
+	return a, err
 }
 
 // begin makes an account and drops those of epochs long past.
 func (p *posting) begin(key accountKey) (*account, error) {
 	a := &account{stream: key.stream, epoch: key.epoch}
 	p.accounts[key] = a
-	_, err := p.tx.Exec(`DELETE FROM account WHERE sink = ?1 AND stream = ?2 AND due IS NULL AND epoch <
-		(SELECT epoch FROM account WHERE sink = ?1 AND stream = ?2 ORDER BY epoch DESC LIMIT 1 OFFSET ?3)`,
-		p.sink, appendStream(nil, key.stream), keptEpochs-2)
+	_, err := p.tx.prune.Exec(p.sink, appendStream(nil, key.stream), keptEpochs-2)
 	return a, err
 }
 
 // store writes the accounts and forgets them.
 func (p *posting) store() error {
 	for _, a := range p.accounts {
-		if err := storeAccount(p.tx, p.sink, a); err != nil {
+		if err := p.tx.store(p.sink, a); err != nil {
 			return err
 		}
 	}

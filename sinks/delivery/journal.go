@@ -22,6 +22,8 @@ type journal struct {
 	db   *sql.DB
 	// changing keeps changes apart.
 	changing sync.Mutex
+	// get, put and prune are of accounts; they are prepared once.
+	get, put, prune *sql.Stmt
 	// committed is called after every durable change, while no other can
 	// begin; tests look at the disk there.
 	committed func()
@@ -70,8 +72,25 @@ func (j *journal) migrate() error {
 	if _, err := j.db.Exec(journalSchema); err != nil {
 		return err
 	}
-	_, err := j.db.Exec(fmt.Sprintf("PRAGMA user_version = %d", journalFormat))
-	return err
+	if _, err := j.db.Exec(fmt.Sprintf("PRAGMA user_version = %d", journalFormat)); err != nil {
+		return err
+	}
+	return j.prepare()
+}
+
+func (j *journal) prepare() (err error) {
+	for text, to := range map[string]**sql.Stmt{
+		"SELECT stream, epoch, due, body FROM account WHERE sink = ? AND stream = ? AND epoch = ?": &j.get,
+		`INSERT INTO account (sink, stream, epoch, due, body) VALUES (?, ?, ?, ?, ?)
+			ON CONFLICT (sink, stream, epoch) DO UPDATE SET due = excluded.due, body = excluded.body`: &j.put,
+		`DELETE FROM account WHERE sink = ?1 AND stream = ?2 AND due IS NULL AND epoch <
+			(SELECT epoch FROM account WHERE sink = ?1 AND stream = ?2 ORDER BY epoch DESC LIMIT 1 OFFSET ?3)`: &j.prune,
+	} {
+		if *to, err = j.db.Prepare(text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (j *journal) close() error { return j.db.Close() }
@@ -111,7 +130,7 @@ func (j *journal) sinks() (map[string]sinkRow, error) {
 // known already: then its accounts are held until a re-base. A watermark that
 // was spooled for it is gone; one with another end may follow it.
 func (j *journal) attach(name string, cursor uint64, known bool) error {
-	return j.change(context.Background(), func(tx *sql.Tx) error {
+	return j.change(context.Background(), func(tx *tx) error {
 		if !known {
 			_, err := tx.Exec("INSERT INTO sink (name, cursor, since, records, watermarks) VALUES (?, ?, ?, 0, 0)",
 				name, int64(cursor), int64(cursor))
@@ -128,7 +147,7 @@ func (j *journal) attach(name string, cursor uint64, known bool) error {
 	})
 }
 
-func holdAll(tx *sql.Tx, sink int64) error {
+func holdAll(tx *tx, sink int64) error {
 	var all []*account
 	rows, err := tx.Query("SELECT stream, epoch, due, body FROM account WHERE sink = ?", sink)
 	if err != nil {
@@ -148,25 +167,31 @@ func holdAll(tx *sql.Tx, sink int64) error {
 	for _, a := range all {
 		a.hold |= holdMissed
 		a.pending, a.due = nil, 0
-		if err := storeAccount(tx, sink, a); err != nil {
+		if err := tx.store(sink, a); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// tx is a transaction on the journal.
+type tx struct {
+	*sql.Tx
+	get, put, prune *sql.Stmt
+}
+
 // change runs fn in a transaction that is durable when it returns nil.
-func (j *journal) change(ctx context.Context, fn func(*sql.Tx) error) error {
+func (j *journal) change(ctx context.Context, fn func(*tx) error) error {
 	j.changing.Lock()
 	defer j.changing.Unlock()
-	tx, err := j.db.BeginTx(context.WithoutCancel(ctx), nil)
+	t, err := j.db.BeginTx(context.WithoutCancel(ctx), nil)
 	if err != nil {
 		return fmt.Errorf("begin in %s: %w", j.path, err)
 	}
-	if err := fn(tx); err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", j.path, err), tx.Rollback())
+	if err := fn(&tx{t, t.Stmt(j.get), t.Stmt(j.put), t.Stmt(j.prune)}); err != nil {
+		return errors.Join(fmt.Errorf("write %s: %w", j.path, err), t.Rollback())
 	}
-	if err := tx.Commit(); err != nil {
+	if err := t.Commit(); err != nil {
 		return fmt.Errorf("commit %s: %w", j.path, err)
 	}
 	j.committed()
@@ -182,7 +207,7 @@ func (j *journal) load(sink int64) ([]byte, error) {
 }
 
 func (j *journal) save(sink int64, state []byte) error {
-	return j.change(context.Background(), func(tx *sql.Tx) error {
+	return j.change(context.Background(), func(tx *tx) error {
 		_, err := tx.Exec("UPDATE sink SET state = ? WHERE id = ?", state, sink)
 		return err
 	})
@@ -223,9 +248,7 @@ func (j *journal) nextDue() (int64, error) {
 
 // account is one account, nil when there is none.
 func (j *journal) account(sink int64, s envelope.Stream, epoch uint64) (*account, error) {
-	row := j.db.QueryRow("SELECT stream, epoch, due, body FROM account WHERE sink = ? AND stream = ? AND epoch = ?",
-		sink, appendStream(nil, s), int64(epoch))
-	a, err := scanAccount(row.Scan)
+	a, err := scanAccount(j.get.QueryRow(sink, appendStream(nil, s), int64(epoch)).Scan)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -236,7 +259,7 @@ func (j *journal) account(sink int64, s envelope.Stream, epoch uint64) (*account
 }
 
 func (j *journal) forget(ctx context.Context, streams []envelope.Stream) error {
-	return j.change(ctx, func(tx *sql.Tx) error {
+	return j.change(ctx, func(tx *tx) error {
 		for _, s := range streams {
 			if _, err := tx.Exec("DELETE FROM account WHERE sink IN (SELECT id FROM sink) AND stream = ?", appendStream(nil, s)); err != nil {
 				return err
@@ -261,9 +284,16 @@ func scanAccount(scan func(...any) error) (*account, error) {
 	return a, a.decode(body)
 }
 
-func storeAccount(tx *sql.Tx, sink int64, a *account) error {
-	_, err := tx.Exec(`INSERT INTO account (sink, stream, epoch, due, body) VALUES (?, ?, ?, ?, ?)
-		ON CONFLICT (sink, stream, epoch) DO UPDATE SET due = excluded.due, body = excluded.body`,
-		sink, appendStream(nil, a.stream), int64(a.epoch), sql.NullInt64{Int64: a.due, Valid: a.due != 0}, a.encode())
+// load is one account, nil when there is none.
+func (t *tx) load(sink int64, s envelope.Stream, epoch uint64) (*account, error) {
+	a, err := scanAccount(t.get.QueryRow(sink, appendStream(nil, s), int64(epoch)).Scan)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return a, err
+}
+
+func (t *tx) store(sink int64, a *account) error {
+	_, err := t.put.Exec(sink, appendStream(nil, a.stream), int64(a.epoch), sql.NullInt64{Int64: a.due, Valid: a.due != 0}, a.encode())
 	return err
 }

@@ -2,7 +2,6 @@ package delivery
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -70,7 +69,7 @@ func (o *outlet) post(upto uint64) error {
 	if o.trail == nil {
 		o.trail = e.spool.cursor(saved)
 	}
-	err := e.journal.change(context.Background(), func(tx *sql.Tx) error {
+	err := e.journal.change(context.Background(), func(tx *tx) error {
 		p.tx = tx
 		for o.trail.seq < upto {
 			entry, err := o.trail.next()

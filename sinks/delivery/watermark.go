@@ -2,7 +2,6 @@ package delivery
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"sync"
 	"time"
@@ -96,16 +95,16 @@ func (c *certifier) some(ctx context.Context, o *outlet, all bool) (int, error) 
 	if err := c.e.spool.Sync(ctx); err != nil {
 		return 0, err
 	}
-	if err := c.e.journal.change(ctx, func(tx *sql.Tx) error { return storeAll(tx, o.id, due) }); err != nil {
+	if err := c.e.journal.change(ctx, func(tx *tx) error { return storeAll(tx, o.id, due) }); err != nil {
 		return 0, err
 	}
 	c.rescan = false
 	return len(due), nil
 }
 
-func storeAll(tx *sql.Tx, sink int64, accounts []*account) error {
+func storeAll(tx *tx, sink int64, accounts []*account) error {
 	for _, a := range accounts {
-		if err := storeAccount(tx, sink, a); err != nil {
+		if err := tx.store(sink, a); err != nil {
 			return err
 		}
 	}
@@ -174,7 +173,7 @@ func (c *certifier) found(o *outlet, entry *Stored) error {
 	if !a.found(entry.head.seq, w) {
 		return nil
 	}
-	return c.e.journal.change(context.Background(), func(tx *sql.Tx) error { return storeAccount(tx, o.id, a) })
+	return c.e.journal.change(context.Background(), func(tx *tx) error { return tx.store(o.id, a) })
 }
 
 // run spools watermarks as they become due, until ctx ends or the
