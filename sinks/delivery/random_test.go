@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,14 +91,12 @@ func TestRandomHistoriesAreCertifiedWhole(t *testing.T) {
 }
 
 func history(t *testing.T, dir string, ops []int, flips []bool, batch int) {
-	drawn := 0
-	flip := func() bool {
-		drawn++
-		return flips[drawn%len(flips)]
-	}
-	faulty := true
+	var drawn atomic.Int64
+	flip := func() bool { return flips[int(drawn.Add(1))%len(flips)] }
+	var faulty atomic.Bool
+	faulty.Store(true)
 	fault := func(uint64) error {
-		if faulty && flip() && flip() {
+		if faulty.Load() && flip() && flip() {
 			return errors.New("a fault")
 		}
 		return nil
@@ -124,7 +123,7 @@ func history(t *testing.T, dir string, ops []int, flips []bool, batch int) {
 			w.restart()
 		}
 	}
-	faulty = false
+	faulty.Store(false)
 	w.r.flush(t)
 	w.r.stop()
 	for _, s := range w.sinks {
