@@ -59,32 +59,56 @@ type basis struct {
 }
 
 // begin starts a residency: decides its base, binds the stream and pins the
-// epoch in the ledger, and spools the link.
-func (e *Exporter) begin(ctx context.Context, s *stream, v view, res proof.Result) error {
-	doc, err := e.loadLedger(ctx, s)
+// epoch in the ledger, and spools the link. begun is false when the epoch is
+// over already.
+func (bs *bases) begin(ctx context.Context, s *stream, v view, res proof.Result) (begun bool, err error) {
+	doc, err := bs.ledgers.loadLedger(ctx, s)
 	if err != nil {
-		return err
+		return false, err
 	}
 	led := newestLife(doc)
 	if led == nil && s.doc.Bound() {
-		return waiting(StateWaiting, "the ledger %s of a stream that was exported is missing: restore the object from a backup; without it a table's generations would begin anew", ledger.Key(s.scope.Cell, s.scope.Facet))
+		return false, waiting(StateWaiting, "the ledger %s of a stream that was exported is missing: restore the object from a backup; without it a table's generations would begin anew", ledger.Key(s.scope.Cell, s.scope.Facet))
 	}
 	if led != nil {
 		if pin, ok := led.Epoch(v.disk.Epoch); ok {
-			return e.resume(ctx, s, v, led, pin, res)
+			if pin.Closed != nil {
+				if reopened, err := bs.reenter(ctx, s, v, pin, res); err != nil || !reopened {
+					return false, err
+				}
+				pin.Closed = nil
+			}
+			return true, bs.resume(ctx, s, v, led, pin, res)
 		}
 		if newest, ok := led.Newest(); ok && newest.Epoch > v.disk.Epoch {
-			return waiting(StateFenced, "e%d of %s is pinned in the ledger above e%d on disk", newest.Epoch, s.doc.Scope, v.disk.Epoch)
+			return false, waiting(StateFenced, "e%d of %s is pinned in the ledger above e%d on disk", newest.Epoch, s.doc.Scope, v.disk.Epoch)
 		}
 	}
-	b, err := e.decide(ctx, s, v, led, res)
+	b, err := bs.decide(ctx, s, v, led, res)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if b.kind == rebase {
-		return e.rebase(ctx, s, v, led, nil)
+		return true, bs.rebase(ctx, s, v, led, nil)
 	}
-	return e.start(ctx, s, v, led, b, res)
+	return true, bs.start(ctx, s, v, led, b, res)
+}
+
+// reenter decides about an epoch that is closed in the ledger and of which
+// our state holds nothing. Our own close is withdrawn when the cell goes on;
+// what another state directory of this node closed before it was lost stays
+// closed.
+func (bs *bases) reenter(ctx context.Context, s *stream, v view, pin ledger.Epoch, res proof.Result) (bool, error) {
+	switch {
+	case v.disk.Live && res.Verdict == proof.Owned && pin.Writer == bs.ledgers.writer():
+		return true, bs.residencies.withdraw(ctx, s, v.disk.Epoch)
+	case v.disk.Live && res.Verdict == proof.Owned:
+		return false, waiting(StateWaiting, "e%d of %s was closed at txid %d by state %s, which is not ours: it goes on with the cell's next activation", v.disk.Epoch, s.doc.Scope, *pin.Closed, pin.Writer.State)
+	}
+	s.status.set(bs.now(), StateEnded, fmt.Sprintf("e%d was closed at txid %d by state %s of node %s", v.disk.Epoch, *pin.Closed, pin.Writer.State, pin.Writer.Node))
+	bs.tail.Advance(s.doc.Scope, v.disk.Epoch, lastTXID(v))
+	bs.agenda.park(s)
+	return false, nil
 }
 
 // newestLife is the stream's highest incarnation in the ledger.
@@ -96,19 +120,19 @@ func newestLife(doc *ledger.Document) *ledger.Stream {
 }
 
 // decide chooses the base of a residency that the ledger does not know.
-func (e *Exporter) decide(ctx context.Context, s *stream, v view, led *ledger.Stream, res proof.Result) (basis, error) {
+func (bs *bases) decide(ctx context.Context, s *stream, v view, led *ledger.Stream, res proof.Result) (basis, error) {
 	if v.target.After > 0 {
 		// A paged residency: its local database is sparse.
 		return basis{}, nil
 	}
 	if led == nil {
-		return e.decideUnknown(ctx, s, v, res)
+		return bs.decideUnknown(ctx, s, v, res)
 	}
-	pred, ok := led.Predecessor(v.disk.Epoch)
-	if !ok {
-		return basis{}, nil
+	pred, ok, err := bs.predecessor(ctx, s, led, v.disk.Epoch)
+	if err != nil || !ok {
+		return basis{}, err
 	}
-	if between, err := e.objectsBetween(ctx, s, pred.Epoch, v.disk.Epoch); err != nil || between {
+	if between, err := bs.objectsBetween(ctx, s, pred.Epoch, v.disk.Epoch); err != nil || between {
 		return basis{}, err
 	}
 	if pred.Closed == nil {
@@ -121,10 +145,13 @@ func (e *Exporter) decide(ctx context.Context, s *stream, v view, led *ledger.St
 		return basis{}, nil
 	}
 	at := &position{pred.Epoch, *pred.Closed}
-	if sh := s.doc.Shadow; sh.File != "" && sh.Epoch == at.epoch && sh.TXID == at.txid && e.hasShadow(sh.File) {
+	if sh := s.doc.Shadow; sh.File != "" && sh.Epoch == at.epoch && sh.TXID == at.txid && bs.shadows.hasShadow(sh.File) {
 		return basis{kind: keep, prev: at, mode: envelope.ModeClone}, nil
 	}
-	files, err := chain.List(ctx, e.fleet, s.doc.Scope)
+	if lost, err := bs.lostSince(ctx, pred.Writer); err != nil || lost {
+		return basis{}, err
+	}
+	files, err := chain.List(ctx, bs.fleet, s.doc.Scope)
 	if err != nil {
 		return basis{}, err
 	}
@@ -136,14 +163,44 @@ func (e *Exporter) decide(ctx context.Context, s *stream, v view, led *ledger.St
 	return basis{kind: restored, prev: at, mode: envelope.ModeClone, files: plan}, nil
 }
 
+// predecessor is the newest pin below an epoch. When that is ours and its
+// close is not in the ledger, it is entered again: an abandoned eviction had
+// withdrawn it and a crash came in between.
+func (bs *bases) predecessor(ctx context.Context, s *stream, led *ledger.Stream, epoch uint64) (ledger.Epoch, bool, error) {
+	pred, ok := led.Predecessor(epoch)
+	r := &s.doc.Residency
+	if !ok || pred.Closed != nil || pred.Writer != bs.ledgers.writer() || r.Epoch != pred.Epoch || !r.Closed {
+		return pred, ok, nil
+	}
+	r.Closed = false
+	if err := bs.residencies.close(ctx, s); err != nil {
+		return pred, false, err
+	}
+	if s.led != nil {
+		pred, ok = s.led.Predecessor(epoch)
+	}
+	return pred, ok, nil
+}
+
+// lostSince reports whether another state directory speaks for a writer's
+// node by now: what the writer had spooled and not delivered is lost with its
+// own.
+func (bs *bases) lostSince(ctx context.Context, w ledger.Writer) (bool, error) {
+	doc, _, err := ledger.LoadNode(ctx, bs.fleet, w.Node)
+	if err != nil {
+		return false, fmt.Errorf("see whether %s still has its state: %w", w.Node, err)
+	}
+	return doc == nil || doc.State != w.State, nil
+}
+
 // patience is how many rounds a residency waits for the close of the one
 // before.
 const patience = 2
 
 // decideUnknown is decide for a cell that no exporter has entered: it is
 // fresh when the bucket shows that it never was before.
-func (e *Exporter) decideUnknown(ctx context.Context, s *stream, v view, res proof.Result) (basis, error) {
-	files, err := chain.List(ctx, e.fleet, s.doc.Scope)
+func (bs *bases) decideUnknown(ctx context.Context, s *stream, v view, res proof.Result) (basis, error) {
+	files, err := chain.List(ctx, bs.fleet, s.doc.Scope)
 	if err != nil {
 		return basis{}, err
 	}
@@ -152,7 +209,7 @@ func (e *Exporter) decideUnknown(ctx context.Context, s *stream, v view, res pro
 			return basis{}, nil
 		}
 	}
-	_, _, err = objstore.ReadAll(ctx, e.fleet, celld.RetiredKey(s.doc.Scope), maxDocument)
+	_, _, err = objstore.ReadAll(ctx, bs.fleet, celld.RetiredKey(s.doc.Scope), maxDocument)
 	if err == nil {
 		return basis{}, nil
 	}
@@ -170,9 +227,9 @@ const maxDocument = 64 << 10
 
 // objectsBetween reports whether an epoch between two holds objects: a
 // residency that nobody exported.
-func (e *Exporter) objectsBetween(ctx context.Context, s *stream, low, high uint64) (bool, error) {
+func (bs *bases) objectsBetween(ctx context.Context, s *stream, low, high uint64) (bool, error) {
 	if high-low > maxEpochLists {
-		files, err := chain.List(ctx, e.fleet, s.doc.Scope)
+		files, err := chain.List(ctx, bs.fleet, s.doc.Scope)
 		for _, f := range files {
 			if f.Epoch > low && f.Epoch < high {
 				return true, nil
@@ -181,7 +238,7 @@ func (e *Exporter) objectsBetween(ctx context.Context, s *stream, low, high uint
 		return false, err
 	}
 	for epoch := low + 1; epoch < high; epoch++ {
-		files, err := chain.ListEpoch(ctx, e.fleet, s.doc.Scope, epoch)
+		files, err := chain.ListEpoch(ctx, bs.fleet, s.doc.Scope, epoch)
 		if err != nil || len(files) > 0 {
 			return len(files) > 0, err
 		}
@@ -195,27 +252,27 @@ const maxEpochLists = 8
 
 // start begins a residency on a base that the consumer holds: its first unit
 // is diffed before the epoch is pinned, so a broken one pins nothing.
-func (e *Exporter) start(ctx context.Context, s *stream, v view, led *ledger.Stream, b basis, res proof.Result) error {
-	if err := e.takeBase(ctx, s, v, b); err != nil {
+func (bs *bases) start(ctx context.Context, s *stream, v view, led *ledger.Stream, b basis, res proof.Result) error {
+	if err := bs.takeBase(ctx, s, v, b); err != nil {
 		return err
 	}
 	first := res.Units[0]
-	st, change, err := e.diffUnit(ctx, s, first)
+	st, change, err := bs.units.diffUnit(ctx, s, first)
 	if err != nil {
 		return err
 	}
 	defer change.Close()
-	id, err := e.identify(ctx, s, led, change, ledger.Mark{Epoch: v.disk.Epoch, TXID: st.info.MaxTXID})
+	id, err := bs.identify(ctx, s, led, change, ledger.Mark{Epoch: v.disk.Epoch, TXID: st.info.MaxTXID})
 	if err != nil {
 		return err
 	}
 	pin := b.pin
 	if pin == nil {
 		prevEpoch, prevTXID := b.prev.numbers()
-		pin = &ledger.Epoch{Epoch: v.disk.Epoch, StartTXID: v.target.After + 1, Mode: string(b.mode), PrevEpoch: prevEpoch, PrevTXID: prevTXID, Writer: e.writer()}
+		pin = &ledger.Epoch{Epoch: v.disk.Epoch, StartTXID: v.target.After + 1, Mode: string(b.mode), PrevEpoch: prevEpoch, PrevTXID: prevTXID, Writer: bs.ledgers.writer()}
 	}
 	linked := s.doc.Residency.Epoch == v.disk.Epoch && s.doc.Residency.Linked
-	if err := e.enter(ctx, s, id, *pin, state.Residency{Spooled: pin.StartTXID - 1, Linked: linked}); err != nil {
+	if err := bs.enter(ctx, s, id, *pin, state.Residency{Spooled: pin.StartTXID - 1, Linked: linked}); err != nil {
 		return err
 	}
 	if !linked {
@@ -223,17 +280,17 @@ func (e *Exporter) start(ctx context.Context, s *stream, v view, led *ledger.Str
 		if err != nil {
 			return fmt.Errorf("read the cell's name: %w", err)
 		}
-		if err := e.spoolLink(s, *pin, st.info.Timestamp, name); err != nil {
+		if err := bs.entries.spoolLink(s, *pin, st.info.Timestamp, name); err != nil {
 			return err
 		}
 	}
-	return e.spoolUnit(ctx, s, st, change)
+	return bs.units.spoolUnit(ctx, s, st, change)
 }
 
 // enter pins the epoch in the ledger and takes the residency into the
 // document, durably, before anything of it is spooled.
-func (e *Exporter) enter(ctx context.Context, s *stream, id identity, pin ledger.Epoch, r state.Residency) error {
-	led, life, err := e.pin(ctx, s, id, pin)
+func (bs *bases) enter(ctx context.Context, s *stream, id identity, pin ledger.Epoch, r state.Residency) error {
+	led, life, err := bs.ledgers.pin(ctx, s, id, pin)
 	if err != nil {
 		return err
 	}
@@ -244,43 +301,43 @@ func (e *Exporter) enter(ctx context.Context, s *stream, id identity, pin ledger
 	s.led = led
 	s.enter(r)
 	s.doc.ID, s.doc.Life = id.Stream, life
-	return e.saveNow(ctx, s)
+	return bs.journal.saveNow(ctx, s)
 }
 
 // takeBase makes the shadow of the stream the state that a basis names. The
 // document names the file before anything depends on it.
-func (e *Exporter) takeBase(ctx context.Context, s *stream, v view, b basis) error {
+func (bs *bases) takeBase(ctx context.Context, s *stream, v view, b basis) error {
 	if b.kind == keep {
-		return e.openBase(s)
+		return bs.journal.openBase(s)
 	}
 	sh := state.Shadow{File: shadowName(s.doc.Scope, envelope.Position{Epoch: v.disk.Epoch})}
 	if b.kind == restored {
 		sh = state.Shadow{File: shadowName(s.doc.Scope, envelope.Position{Epoch: b.prev.epoch, TXID: b.prev.txid}), Epoch: b.prev.epoch, TXID: b.prev.txid}
 	}
-	if err := e.releaseBase(ctx, s); err != nil {
+	if err := bs.journal.releaseBase(ctx, s); err != nil {
 		return err
 	}
-	if err := e.prepareShadow(ctx, s, &sh, b); err != nil {
+	if err := bs.prepareShadow(ctx, s, &sh, b); err != nil {
 		return err
 	}
-	e.replaceShadow(s, sh)
-	if err := e.saveNow(ctx, s); err != nil {
+	bs.journal.replaceShadow(s, sh)
+	if err := bs.journal.saveNow(ctx, s); err != nil {
 		return err
 	}
-	return e.openBase(s)
+	return bs.journal.openBase(s)
 }
 
 // prepareShadow makes the file that the first unit is diffed against.
-func (e *Exporter) prepareShadow(ctx context.Context, s *stream, sh *state.Shadow, b basis) error {
+func (bs *bases) prepareShadow(ctx context.Context, s *stream, sh *state.Shadow, b basis) error {
 	switch b.kind {
 	case fresh:
-		f, err := shadow.Create(filepath.Join(e.dir.Shadows(), sh.File))
+		f, err := shadow.Create(filepath.Join(bs.dir.Shadows(), sh.File))
 		if err != nil {
 			return stateFailed(err)
 		}
 		return stateFailed(errors.Join(f.Sync(), f.Close()))
 	case restored:
-		info, err := e.restore(ctx, s, sh.File, b.files)
+		info, err := bs.restore(ctx, s, sh.File, b.files)
 		sh.PageSize, sh.Commit = info.PageSize, info.Commit
 		return err
 	}
@@ -288,18 +345,18 @@ func (e *Exporter) prepareShadow(ctx context.Context, s *stream, sh *state.Shado
 }
 
 // restore writes the state that bucket files lead to into a shadow file.
-func (e *Exporter) restore(ctx context.Context, s *stream, name string, files []chain.File) (ltxfile.Info, error) {
-	f, err := shadow.Create(filepath.Join(e.dir.Shadows(), name))
+func (bs *bases) restore(ctx context.Context, s *stream, name string, files []chain.File) (ltxfile.Info, error) {
+	f, err := shadow.Create(filepath.Join(bs.dir.Shadows(), name))
 	if err != nil {
 		return ltxfile.Info{}, stateFailed(err)
 	}
-	info, n, err := chain.Restore(ctx, e.fleet, files, f)
-	e.metrics.restoredBytes.Add(float64(n))
+	info, n, err := chain.Restore(ctx, bs.fleet, files, f)
+	bs.metrics.restoredBytes.Add(float64(n))
 	if err == nil {
 		err = stateFailed(f.Sync())
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		_ = os.Remove(filepath.Join(e.dir.Shadows(), name)) // it is of no use, and is made anew
+		_ = os.Remove(filepath.Join(bs.dir.Shadows(), name)) // it is of no use, and is made anew
 		return ltxfile.Info{}, fmt.Errorf("restore %s from the bucket: %w", s.doc.Scope, err)
 	}
 	return info, nil
@@ -314,11 +371,11 @@ type identity struct {
 
 // identify names the stream as the ledger has it, else binds it now: what the
 // cell says of its own incarnation and generations counts at that moment only.
-func (e *Exporter) identify(ctx context.Context, s *stream, led *ledger.Stream, img rowset.Image, at ledger.Mark) (identity, error) {
+func (bs *bases) identify(ctx context.Context, s *stream, led *ledger.Stream, img rowset.Image, at ledger.Mark) (identity, error) {
 	if led != nil {
 		return identity{Stream: streamOf(led)}, nil
 	}
-	script, err := e.scripts.find(ctx, s.scope)
+	script, err := bs.scripts.find(ctx, s.scope)
 	if err != nil {
 		return identity{}, waiting(StateWaiting, "%w", err)
 	}

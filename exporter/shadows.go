@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"celldexport/diffpage"
 	"celldexport/diffpage/shadow"
@@ -30,22 +31,22 @@ func shadowName(scope string, at envelope.Position) string {
 	return fmt.Sprintf("%s-e%d-%d-%d.db", hex.EncodeToString(sum[:12]), at.Epoch, at.TXID, at.Commit)
 }
 
-func (e *Exporter) shadowPath(name string) string { return filepath.Join(e.dir.Shadows(), name) }
+func (fs *shadows) shadowPath(name string) string { return filepath.Join(fs.dir.Shadows(), name) }
 
 func (e *Exporter) hasShadow(name string) bool {
-	_, err := os.Stat(e.shadowPath(name))
+	_, err := os.Stat(fs.shadowPath(name))
 	return err == nil
 }
 
 // openShadow opens a shadow file and maps its pages to tables: from the map
 // that was kept of exactly this state, else by reading every page.
-func (e *Exporter) openShadow(file state.Shadow) (*openShadow, error) {
+func (fs *shadows) openShadow(file state.Shadow) (*openShadow, error) {
 	name := file.File
-	sh, err := shadow.Open(e.shadowPath(name))
+	sh, err := shadow.Open(fs.shadowPath(name))
 	if err != nil {
 		return nil, err
 	}
-	base, err := e.keptBase(sh, file)
+	base, err := fs.keptBase(sh, file)
 	if err != nil {
 		base, err = diffpage.NewBase(sh)
 	}
@@ -63,8 +64,8 @@ func ownersTag(sh state.Shadow) string { return fmt.Sprintf("e%d:%d", sh.Epoch, 
 
 // keptBase opens a base with the owner map that was kept. Any error means
 // that there is none of this state.
-func (e *Exporter) keptBase(sh *shadow.Shadow, file state.Shadow) (*diffpage.Base, error) {
-	owners, err := os.ReadFile(e.shadowPath(file.File) + ownersSuffix)
+func (fs *shadows) keptBase(sh *shadow.Shadow, file state.Shadow) (*diffpage.Base, error) {
+	owners, err := os.ReadFile(fs.shadowPath(file.File) + ownersSuffix)
 	if err != nil {
 		return nil, err
 	}
@@ -73,20 +74,20 @@ func (e *Exporter) keptBase(sh *shadow.Shadow, file state.Shadow) (*diffpage.Bas
 
 // keepOwners stores the owner map beside the shadow. It is a cache: a torn or
 // stale file is known as such, and one that cannot be written is done without.
-func (e *Exporter) keepOwners(s *stream) {
+func (fs *shadows) keepOwners(s *stream) {
 	owners, err := s.base.MarshalOwners(ownersTag(s.doc.Shadow))
 	if err == nil {
-		err = os.WriteFile(e.shadowPath(s.doc.Shadow.File)+ownersSuffix, owners, 0o600)
+		err = os.WriteFile(fs.shadowPath(s.doc.Shadow.File)+ownersSuffix, owners, 0o600)
 	}
 	if err != nil {
-		e.log.Warn("owner map is not kept", "cell", s.doc.Scope, "err", err)
+		fs.log.Warn("owner map is not kept", "cell", s.doc.Scope, "err", err)
 	}
 }
 
 // removeShadow removes a shadow file and what is kept with it.
-func (e *Exporter) removeShadow(name string) error {
+func (fs *shadows) removeShadow(name string) error {
 	for _, file := range []string{name + ownersSuffix, name} {
-		if err := os.Remove(e.shadowPath(file)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := os.Remove(fs.shadowPath(file)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("remove shadow: %w", err)
 		}
 	}
@@ -94,74 +95,75 @@ func (e *Exporter) removeShadow(name string) error {
 }
 
 // openBase opens the stream's shadow unless it is open.
-func (e *Exporter) openBase(s *stream) error {
+func (jn *journal) openBase(s *stream) error {
 	if s.base != nil {
-		e.opened.use(s)
+		jn.shadows.opened.use(s)
 		return nil
 	}
-	o, err := e.openShadow(s.doc.Shadow)
+	o, err := jn.shadows.openShadow(s.doc.Shadow)
 	if errors.Is(err, os.ErrNotExist) {
 		// Somebody removed it: the stream begins anew from the bucket.
 		s.doc.Residency.Based = false
-		e.touch(s)
+		jn.touch(s)
 	}
 	if err != nil {
 		return err
 	}
 	s.shadow, s.base = o.shadow, o.base
-	e.opened.use(s)
+	jn.shadows.opened.use(s)
 	return nil
 }
 
 // releaseBase makes what is spooled of the stream true in its shadow and its
 // document, and closes the shadow.
-func (e *Exporter) releaseBase(ctx context.Context, s *stream) error {
-	if _, staged := e.batch.streams[s]; staged {
-		if err := e.checkpoint(ctx); err != nil {
+func (jn *journal) releaseBase(ctx context.Context, s *stream) error {
+	if _, staged := jn.batch.streams[s]; staged {
+		if err := jn.checkpoint(ctx); err != nil {
 			return err
 		}
 	}
-	e.dropBase(s)
+	jn.shadows.dropBase(s)
 	return nil
 }
 
 // dropBase closes the stream's shadow, of which everything is on disk.
-func (e *Exporter) dropBase(s *stream) {
+func (fs *shadows) dropBase(s *stream) {
 	if s.shadow == nil {
 		return
 	}
-	e.keepOwners(s)
+	fs.keepOwners(s)
 	if err := s.shadow.Close(); err != nil {
-		e.log.Warn("close shadow", "cell", s.doc.Scope, "err", err)
+		fs.log.Warn("close shadow", "cell", s.doc.Scope, "err", err)
 	}
 	s.shadow, s.base, s.plan = nil, nil, nil
-	e.opened.forget(s)
+	fs.opened.forget(s)
 }
 
 // replaceShadow makes another file the stream's shadow. The old one is
 // removed once the database names the new one.
-func (e *Exporter) replaceShadow(s *stream, sh state.Shadow) {
+func (jn *journal) replaceShadow(s *stream, sh state.Shadow) {
 	if old := s.doc.Shadow.File; old != "" && old != sh.File {
-		e.batch.obsolete = append(e.batch.obsolete, old)
+		jn.batch.obsolete = append(jn.batch.obsolete, old)
 	}
+	jn.batch.obsolete = slices.DeleteFunc(jn.batch.obsolete, func(name string) bool { return name == sh.File })
 	s.doc.Shadow = sh
 }
 
 // trimShadows removes shadows of departed cells, the longest unused first,
 // until they fit cache_bytes. Their next wake restores from the bucket.
-func (e *Exporter) trimShadows(ctx context.Context) error {
-	used, err := e.shadowBytes()
-	if err != nil || used <= e.settings.Export.CacheBytes {
+func (rd *rounds) trimShadows(ctx context.Context) error {
+	used, err := rd.shadows.shadowBytes()
+	if err != nil || used <= rd.settings.Export.CacheBytes {
 		return err
 	}
-	for doc, err := range e.dir.Departed(ctx) {
+	for doc, err := range rd.dir.Departed(ctx) {
 		if err != nil {
 			return stateFailed(err)
 		}
-		if used <= e.settings.Export.CacheBytes {
+		if used <= rd.settings.Export.CacheBytes {
 			return nil
 		}
-		s, err := e.stream(ctx, doc.Scope)
+		s, err := rd.stream(ctx, doc.Scope)
 		if err != nil {
 			return err
 		}
@@ -170,12 +172,12 @@ func (e *Exporter) trimShadows(ctx context.Context) error {
 		}
 		used -= int64(s.doc.Shadow.PageSize) * int64(s.doc.Shadow.Commit)
 		file := s.doc.Shadow.File
-		e.dropBase(s)
+		rd.shadows.dropBase(s)
 		s.doc.Shadow.File = ""
-		if err := e.saveNow(ctx, s); err != nil {
+		if err := rd.journal.saveNow(ctx, s); err != nil {
 			return err
 		}
-		if err := e.removeShadow(file); err != nil {
+		if err := rd.shadows.removeShadow(file); err != nil {
 			return stateFailed(err)
 		}
 	}
@@ -183,8 +185,8 @@ func (e *Exporter) trimShadows(ctx context.Context) error {
 }
 
 // shadowBytes is what the shadow files take.
-func (e *Exporter) shadowBytes() (int64, error) {
-	entries, err := os.ReadDir(e.dir.Shadows())
+func (fs *shadows) shadowBytes() (int64, error) {
+	entries, err := os.ReadDir(fs.dir.Shadows())
 	if err != nil {
 		return 0, stateFailed(fmt.Errorf("measure shadows: %w", err))
 	}
