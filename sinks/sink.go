@@ -25,17 +25,35 @@ type Entry interface {
 	Records() iter.Seq2[envelope.Encoded, error]
 }
 
+// Refusal is a record that a sink's place will never take.
+type Refusal struct {
+	// Record is its place among the entry's records, from 0.
+	Record int64
+	// Reason says why, and which setting of the place would have to change.
+	// Consumers get to read it.
+	Reason string
+}
+
 // Queue is one sink's view of the spool. It is used by one goroutine.
 type Queue interface {
 	// Next waits for the next entry, at most until deadline (zero: without
 	// limit). It returns nil when the deadline passed or a flush was asked
-	// for; Flush then tells which.
+	// for; Flush then tells which. A flush is told once for what the sink
+	// took and did not acknowledge, and again when it took more. An error
+	// that is not ctx's ends the run: the next one begins at the first entry
+	// not acknowledged.
 	Next(ctx context.Context, deadline time.Time) (Entry, error)
 	// Flush reports whether everything held back is to be sent at once.
 	Flush() bool
 	// Ack says that the entry and all before it that this sink took are
 	// stored for good.
 	Ack(seq uint64) error
+	// Refuse says that a record of an entry that this sink took, and has not
+	// acknowledged, will never be stored: the place has it refused for good.
+	// It takes effect with the entry's acknowledgement and has to be said
+	// again when a restart comes before that. The rest of the entry is stored
+	// as ever; a gap tells this sink's readers of the loss.
+	Refuse(seq uint64, refusal Refusal) error
 	// Load and Save keep a few bytes of the sink's own across restarts
 	// (Load returns nil when there are none). Save is durable on return.
 	Load() ([]byte, error)

@@ -55,6 +55,9 @@ const (
 	// holdOrder: records came at or below a position that a watermark had
 	// passed, so that no later one could be true.
 	holdOrder
+	// holdRefused: the sink's place refused records for good; the gap that
+	// tells of them lifts it.
+	holdRefused
 )
 
 // deliver takes an acknowledged entry into account. idle is how long a
@@ -141,6 +144,18 @@ func (a *account) spooled(seq uint64) {
 		seq: seq, through: a.through, positions: a.counter.Positions, records: a.counter.Records,
 	}
 	a.due = 0
+}
+
+// unmarked notes that the pending watermark will never be stored: another
+// one, of all that was delivered by then, takes its place after a while.
+func (a *account) unmarked(seq uint64, now, idle int64) {
+	if a.pending == nil || a.pending.seq != seq {
+		return
+	}
+	a.pending = nil
+	if a.hold == 0 {
+		a.due = now + idle
+	}
 }
 
 // found notes a watermark that was spooled before a crash. It reports whether

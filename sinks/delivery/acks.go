@@ -13,6 +13,7 @@ type posting struct {
 	records    int64
 	watermarks int64
 	bytes      int64
+	dropped    int64
 	held       []*account // came to be held by this acknowledgement
 }
 
@@ -108,6 +109,9 @@ func (p *posting) store() error {
 // finish writes the accounts and the sink's cursor.
 func (p *posting) finish(cursor uint64) error {
 	if err := p.store(); err != nil {
+		return err
+	}
+	if err := p.drop(); err != nil {
 		return err
 	}
 	_, err := p.tx.Exec("UPDATE sink SET cursor = ?, records = records + ?, watermarks = watermarks + ? WHERE id = ?",

@@ -47,6 +47,7 @@ type Engine struct {
 	certifier *certifier
 	flush     *flush
 	progress  *signal // a cursor moved
+	reports   *reports
 }
 
 // New attaches the sinks to the spool. A sink that is new to a delivery.db
@@ -58,7 +59,7 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.Spool == nil || len(cfg.Sinks) == 0 {
 		return nil, errors.New("delivery needs a spool and at least one sink")
 	}
-	e := &Engine{cfg: cfg.withDefaults(), spool: cfg.Spool, flush: new(flush), progress: new(signal)}
+	e := &Engine{cfg: cfg.withDefaults(), spool: cfg.Spool, flush: new(flush), progress: new(signal), reports: new(reports)}
 	var err error
 	if e.journal, err = openJournal(cfg.Dir); err != nil {
 		return nil, err
@@ -152,6 +153,11 @@ func (e *Engine) recover() error {
 		for _, o := range e.outlets {
 			if entry.head.seq <= o.acked {
 				o.done += entry.head.bytes
+			}
+		}
+		if entry.head.gap {
+			if err := e.foundGap(entry); err != nil {
+				return err
 			}
 		}
 	}

@@ -58,6 +58,8 @@ type summary struct {
 	// link and snapshot are set when one of the records is a link, or the end
 	// of a snapshot.
 	link, snapshot bool
+	// gap is set when one of the records is a gap.
+	gap bool
 	// spooledAt is when the entry was committed, unix milliseconds.
 	spooledAt int64
 }
@@ -67,6 +69,7 @@ const (
 	flagUncertified
 	flagLink
 	flagSnapshot
+	flagGap
 )
 
 func appendString(b []byte, s string) []byte {
@@ -95,6 +98,9 @@ func (s *summary) append(b []byte) []byte {
 	}
 	if s.snapshot {
 		flags |= flagSnapshot
+	}
+	if s.gap {
+		flags |= flagGap
 	}
 	b = append(b, byte(u.Form))
 	b = binary.AppendUvarint(b, flags)
@@ -168,7 +174,7 @@ func (s *summary) decode(b []byte) error {
 		u.CellName = &name
 	}
 	u.Uncertified = flags&flagUncertified != 0
-	s.link, s.snapshot = flags&flagLink != 0, flags&flagSnapshot != 0
+	s.link, s.snapshot, s.gap = flags&flagLink != 0, flags&flagSnapshot != 0, flags&flagGap != 0
 	u.Node, u.Scope, u.Sink = f.string(), f.string(), f.string()
 	u.CommittedAt = int64(f.uint())
 	u.Position = envelope.Position{Epoch: f.uint(), TXID: f.uint(), Commit: f.uint()}

@@ -69,7 +69,7 @@ func (j *journal) migrate() error {
 	if format > journalFormat {
 		return fmt.Errorf("it has format %d, this program knows %d", format, journalFormat)
 	}
-	if _, err := j.db.Exec(journalSchema); err != nil {
+	if _, err := j.db.Exec(journalSchema + refusalSchema); err != nil {
 		return err
 	}
 	if _, err := j.db.Exec(fmt.Sprintf("PRAGMA user_version = %d", journalFormat)); err != nil {

@@ -22,6 +22,7 @@ type outlet struct {
 	// the entry that the journal has as acknowledged.
 	posting sync.Mutex
 	trail   *cursor
+	refused refused
 
 	mu         sync.Mutex
 	acked      uint64 // everything up to here is acknowledged or not for this sink
@@ -82,7 +83,7 @@ func (o *outlet) post(upto uint64) error {
 			if entry.head.seq <= from {
 				continue // passed over: not for this sink
 			}
-			if err := p.take(&entry.head, o.since > 0 && entry.head.seq > o.since); err != nil {
+			if err := o.take(p, entry); err != nil {
 				return err
 			}
 		}
@@ -102,9 +103,29 @@ func (o *outlet) post(upto uint64) error {
 	o.records += p.records
 	o.watermarks += p.watermarks
 	o.mu.Unlock()
+	o.refused.settled(upto)
 	e.progress.fire()
 	e.certifier.kick()
 	return e.release()
+}
+
+// take posts one entry.
+func (o *outlet) take(p *posting, entry *Stored) error {
+	h := &entry.head
+	missed := o.since > 0 && h.seq > o.since
+	gap := h.gap && h.unit.Sink == p.name
+	if lost := o.refused.of(h.seq); len(lost) > 0 {
+		if gap {
+			o.e.reports.forget(reportKey{p.name, accountKey{h.unit.Stream, h.unit.Position.Epoch}})
+		}
+		return p.takeSome(entry, lost, missed)
+	}
+	if gap {
+		if err := p.told(entry); err != nil {
+			return err
+		}
+	}
+	return p.take(h, missed)
 }
 
 // pass notes that entries up to seq are not for this sink, while nothing it

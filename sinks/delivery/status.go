@@ -33,6 +33,9 @@ type SinkStatus struct {
 	// Records and Watermarks were acknowledged since delivery.db was made.
 	Records    int64 `json:"records"`
 	Watermarks int64 `json:"watermarks"`
+	// Dropped were refused by the sink's place for good, since delivery.db
+	// was made.
+	Dropped int64 `json:"dropped_records"`
 	// Running is false while the sink waits to be started again.
 	Running  bool `json:"running"`
 	Restarts int  `json:"restarts"`
@@ -73,8 +76,11 @@ func (o *outlet) status() (SinkStatus, error) {
 			st.LastError = lastErr
 		}
 	}
+	var err error
+	if st.Dropped, err = e.journal.dropped(o.id); err != nil {
+		return st, err
+	}
 	if st.BacklogEntries > 0 {
-		var err error
 		if st.Oldest, err = o.oldest(st.Cursor); err != nil {
 			return st, err
 		}

@@ -92,6 +92,7 @@ func (w *Writer) Record(e *envelope.Encoded) error {
 	w.sum.records++
 	w.sum.bytes += int64(len(e.Body)) + headBytes(&w.sum.unit)
 	w.sum.link = w.sum.link || e.Kind == envelope.KindLink
+	w.sum.gap = w.sum.gap || e.Kind == envelope.KindGap
 	w.sum.snapshot = w.sum.snapshot || e.Kind == envelope.KindSnapshotEnd
 	if len(w.records) >= blockRaw {
 		return w.flush(sectionRecords)
