@@ -19,6 +19,20 @@ import (
 	"celldexport/ltxtail/proof"
 )
 
+// bases decides what the first unit of a residency is diffed against.
+type bases struct {
+	*kit
+	prover  *proof.Prover
+	ledgers *ledgers
+	shadows *shadows
+	journal *journal
+	entries *entries
+	units   *units
+	closes  *closes
+	agenda  *agenda
+	scripts *scripts
+}
+
 // position is an epoch and a txid of it.
 type position struct{ epoch, txid uint64 }
 
@@ -101,7 +115,7 @@ func (bs *bases) begin(ctx context.Context, s *stream, v view, res proof.Result)
 func (bs *bases) reenter(ctx context.Context, s *stream, v view, pin ledger.Epoch, res proof.Result) (bool, error) {
 	switch {
 	case v.disk.Live && res.Verdict == proof.Owned && pin.Writer == bs.ledgers.writer():
-		return true, bs.residencies.withdraw(ctx, s, v.disk.Epoch)
+		return true, bs.closes.withdraw(ctx, s, v.disk.Epoch)
 	case v.disk.Live && res.Verdict == proof.Owned:
 		return false, waiting(StateWaiting, "e%d of %s was closed at txid %d by state %s, which is not ours: it goes on with the cell's next activation", v.disk.Epoch, s.doc.Scope, *pin.Closed, pin.Writer.State)
 	}
@@ -173,7 +187,7 @@ func (bs *bases) predecessor(ctx context.Context, s *stream, led *ledger.Stream,
 		return pred, ok, nil
 	}
 	r.Closed = false
-	if err := bs.residencies.close(ctx, s); err != nil {
+	if err := bs.closes.close(ctx, s); err != nil {
 		return pred, false, err
 	}
 	if s.led != nil {

@@ -8,6 +8,14 @@ import (
 	"celldexport/exporter/state"
 )
 
+// journal makes what is spooled durable and true in shadows and documents, in
+// the one order that a restart can take up from.
+type journal struct {
+	*kit
+	shadows *shadows
+	batch   batch
+}
+
 // batch is what was spooled since the last checkpoint.
 type batch struct {
 	streams map[*stream]struct{}
@@ -28,51 +36,51 @@ const (
 )
 
 // spooled notes an entry of a stream that the next commit makes durable.
-func (e *Exporter) spooled(s *stream, seq uint64, bytes int64) {
-	e.touch(s)
-	e.batch.last = max(e.batch.last, seq)
-	e.batch.staged += bytes
+func (jn *journal) spooled(s *stream, seq uint64, bytes int64) {
+	jn.touch(s)
+	jn.batch.last = max(jn.batch.last, seq)
+	jn.batch.staged += bytes
 }
 
 // touch has the stream's document saved with the next checkpoint.
-func (e *Exporter) touch(s *stream) {
-	if e.batch.streams == nil {
-		e.batch.streams = make(map[*stream]struct{})
-		e.batch.since = e.now()
+func (jn *journal) touch(s *stream) {
+	if jn.batch.streams == nil {
+		jn.batch.streams = make(map[*stream]struct{})
+		jn.batch.since = jn.now()
 	}
-	e.batch.streams[s] = struct{}{}
+	jn.batch.streams[s] = struct{}{}
 }
 
 // commitIfLarge bounds the memory of staged pages and the open shadows.
-func (e *Exporter) commitIfLarge(ctx context.Context) error {
-	if e.batch.staged < e.settings.Export.MaxTxBytes && len(e.opened.excess()) == 0 {
+func (jn *journal) commitIfLarge(ctx context.Context) error {
+	if jn.batch.staged < jn.settings.Export.MaxTxBytes && len(jn.shadows.opened.excess()) == 0 {
 		return nil
 	}
-	return e.commit(ctx)
+	return jn.commit(ctx)
 }
 
 // commit makes the batch's entries durable, which shows them to the sinks,
 // and writes their pages into the shadows. Shadows and documents follow at
 // the next checkpoint: until then a restart takes them up from the spool.
-func (e *Exporter) commit(ctx context.Context) error {
-	b := &e.batch
+func (jn *journal) commit(ctx context.Context) error {
+	b := &jn.batch
 	if len(b.streams) == 0 {
 		return nil
 	}
-	if err := e.flush(ctx); err != nil {
+	if err := jn.flush(ctx); err != nil {
 		return err
 	}
-	if e.now().Sub(b.since) < checkpointEvery && b.written < checkpointBytes && len(e.opened.excess()) == 0 {
+	if jn.now().Sub(b.since) < checkpointEvery && b.written < checkpointBytes && len(jn.shadows.opened.excess()) == 0 {
 		return nil
 	}
-	return e.checkpoint(ctx)
+	return jn.checkpoint(ctx)
 }
 
 // flush syncs the spool, then moves staged pages into the shadow files.
-func (e *Exporter) flush(ctx context.Context) error {
-	b := &e.batch
+func (jn *journal) flush(ctx context.Context) error {
+	b := &jn.batch
 	if b.last > 0 {
-		if err := e.spool.Sync(ctx); err != nil {
+		if err := jn.spool.Sync(ctx); err != nil {
 			return stateFailed(fmt.Errorf("sync the spool: %w", err))
 		}
 	}
@@ -92,15 +100,15 @@ func (e *Exporter) flush(ctx context.Context) error {
 // checkpoint brings everything after the spool up to it, in the one order
 // that a restart can take up from: pages in the shadows, documents, and the
 // mark that says so. Any failure is of our own state.
-func (e *Exporter) checkpoint(ctx context.Context) error {
-	if len(e.batch.streams) == 0 {
+func (jn *journal) checkpoint(ctx context.Context) error {
+	if len(jn.batch.streams) == 0 {
 		return nil
 	}
-	if err := e.flush(ctx); err != nil {
+	if err := jn.flush(ctx); err != nil {
 		return err
 	}
-	b := e.batch
-	e.batch = batch{}
+	b := jn.batch
+	jn.batch = batch{}
 	docs := make([]*state.Stream, 0, len(b.streams))
 	for s := range b.streams {
 		docs = append(docs, s.doc)
@@ -111,32 +119,32 @@ func (e *Exporter) checkpoint(ctx context.Context) error {
 			return stateFailed(fmt.Errorf("sync the shadow of %s: %w", s.doc.Scope, err))
 		}
 	}
-	if err := e.dir.Save(ctx, e.now().UnixMilli(), docs...); err != nil {
+	if err := jn.dir.Save(ctx, jn.now().UnixMilli(), docs...); err != nil {
 		return stateFailed(err)
 	}
 	if b.last > 0 {
-		if err := e.spool.SetApplied(b.last); err != nil {
+		if err := jn.spool.SetApplied(b.last); err != nil {
 			return stateFailed(fmt.Errorf("mark spool entries as applied: %w", err))
 		}
 	}
 	for _, name := range b.obsolete {
-		if err := e.removeShadow(name); err != nil {
+		if err := jn.shadows.removeShadow(name); err != nil {
 			return stateFailed(err)
 		}
 	}
-	for _, s := range e.opened.excess() {
-		e.dropBase(s)
+	for _, s := range jn.shadows.opened.excess() {
+		jn.shadows.dropBase(s)
 	}
 	return nil
 }
 
 // saveNow stores a stream's document at once. It names nothing that a
 // checkpoint has yet to make true.
-func (e *Exporter) saveNow(ctx context.Context, s *stream) error {
-	if _, behind := e.batch.streams[s]; behind {
-		if err := e.checkpoint(ctx); err != nil {
+func (jn *journal) saveNow(ctx context.Context, s *stream) error {
+	if _, behind := jn.batch.streams[s]; behind {
+		if err := jn.checkpoint(ctx); err != nil {
 			return err
 		}
 	}
-	return stateFailed(e.dir.Save(ctx, e.now().UnixMilli(), s.doc))
+	return stateFailed(jn.dir.Save(ctx, jn.now().UnixMilli(), s.doc))
 }

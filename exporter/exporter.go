@@ -56,49 +56,41 @@ type Options struct {
 
 // Exporter exports one node's cells. Run or Once is called once.
 type Exporter struct {
+	*kit
+	delivery *delivery.Engine
+	rounds   *rounds
+	journal  *journal
+	shadows  *shadows
+	report   report
+	every    time.Duration
+}
+
+// kit is what every part of the export works with.
+type kit struct {
 	settings *config.Settings
 	log      *slog.Logger
 	now      func() time.Time
-	random   io.Reader
-	fleet    objstore.Store
-	dir      *state.Dir
-	spool    *delivery.Spool
-	delivery *delivery.Engine
-	tail     *ltxtail.Tail
-	pipeline
-	metrics *metrics
-	report  report
-	every   time.Duration
-}
-
-// pipeline is what the rounds work with. It belongs to one goroutine.
-type pipeline struct {
-	prover  *proof.Prover
-	node    *node
-	scripts *scripts
-	rounds  rounds
-	batch   batch
-	opened  opened
-	// streams are those in memory; waiting those due in a later round.
-	streams map[string]*stream
-	waiting map[string]*stream
+	metrics  *metrics
+	// fleet is the fleet bucket, tail the node's directory.
+	fleet objstore.Store
+	tail  *ltxtail.Tail
+	// dir and spool are our own state.
+	dir   *state.Dir
+	spool *delivery.Spool
 }
 
 // New opens the state directory, claims the node, and takes up what the spool
 // holds. The errors of a second exporter and of a newer state directory wrap
 // state.ErrInUse and state.ErrNewer.
 func New(ctx context.Context, o Options) (*Exporter, error) {
-	e := &Exporter{
-		settings: o.Settings, log: o.Logger, now: o.Now, random: o.Random,
-		every: cmp.Or(o.Interval, o.Settings.Export.Flush),
-	}
+	e := &Exporter{kit: &kit{settings: o.Settings, log: o.Logger, now: o.Now, metrics: newMetrics(o.Registry)}}
+	e.every = cmp.Or(o.Interval, o.Settings.Export.Flush)
 	if e.now == nil {
 		e.now = time.Now
 	}
-	if e.random == nil {
-		e.random = rand.Reader
+	if o.Random == nil {
+		o.Random = rand.Reader
 	}
-	e.metrics = newMetrics(o.Registry)
 	if err := e.open(ctx, o); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
@@ -113,7 +105,7 @@ func (e *Exporter) open(ctx context.Context, o Options) error {
 	if e.dir, err = state.Open(ctx, o.Settings.State); err != nil {
 		return err
 	}
-	n, lost, err := claimNode(ctx, e.fleet, e.dir, o.Settings.Node, e.random)
+	n, lost, err := claimNode(ctx, e.fleet, e.dir, o.Settings.Node, o.Random)
 	if err != nil {
 		return err
 	}
@@ -131,20 +123,34 @@ func (e *Exporter) open(ctx context.Context, o Options) error {
 		watch = ltxtail.Inotify
 	}
 	e.tail = ltxtail.New(ltxtail.Config{Root: o.Settings.Watch, FS: o.FS, Watch: watch, Log: e.log, Now: e.now})
-	e.pipeline = pipeline{
-		prover:  &proof.Prover{Store: e.fleet, Node: o.Settings.Node, Open: e.tail.Open},
-		node:    n,
-		scripts: &scripts{store: e.fleet, fixed: o.Settings.Script, now: e.now},
-		opened:  opened{limit: openLimit()},
-		streams: make(map[string]*stream), waiting: make(map[string]*stream),
-	}
 	if err := e.openDelivery(export); err != nil {
 		return err
 	}
-	if err := e.recover(ctx); err != nil {
+	e.assemble(n, o.Random)
+	if err := takeUp(ctx, e.kit, e.shadows); err != nil {
 		return err
 	}
-	return e.lookAgain(ctx)
+	return e.rounds.lookAgain(ctx)
+}
+
+// assemble joins the parts: each knows those it calls.
+func (e *Exporter) assemble(n *node, random io.Reader) {
+	k := e.kit
+	prover := &proof.Prover{Store: k.fleet, Node: k.settings.Node, Open: k.tail.Open}
+	ls := &ledgers{kit: k, node: n, random: random}
+	fs := &shadows{kit: k, opened: opened{limit: openLimit()}}
+	jn := &journal{kit: k, shadows: fs}
+	en := &entries{kit: k, journal: jn}
+	us := &units{kit: k, ledgers: ls, shadows: fs, journal: jn, entries: en}
+	ag := &agenda{kit: k, waiting: make(map[string]*stream)}
+	cl := &closes{kit: k, ledgers: ls, journal: jn, entries: en}
+	bs := &bases{
+		kit: k, prover: prover, ledgers: ls, shadows: fs, journal: jn, entries: en, units: us, closes: cl, agenda: ag,
+		scripts: &scripts{store: k.fleet, fixed: k.settings.Script, now: k.now},
+	}
+	rs := &residencies{kit: k, units: us, bases: bs, closes: cl, agenda: ag}
+	e.shadows, e.journal = fs, jn
+	e.rounds = &rounds{kit: k, prover: prover, node: n, residencies: rs, agenda: ag, journal: jn, shadows: fs, streams: make(map[string]*stream)}
 }
 
 // openStores opens the fleet and the export bucket with retries and counts.
@@ -185,25 +191,6 @@ func (e *Exporter) openDelivery(export objstore.Store) error {
 	return err
 }
 
-// lookAgain has every stream whose residency is not closed looked at in the
-// first round, with a listing: whatever happened to it while nobody looked.
-func (e *Exporter) lookAgain(ctx context.Context) error {
-	scopes, err := e.dir.Open(ctx)
-	if err != nil {
-		return err
-	}
-	for _, scope := range scopes {
-		s, err := e.stream(ctx, scope)
-		if err != nil {
-			return err
-		}
-		if s != nil {
-			e.waiting[scope] = s
-		}
-	}
-	return nil
-}
-
 // segmentBytes keeps a spool segment well below the spool's bound, so that
 // disk comes back while sinks catch up.
 func segmentBytes(spool int64) int64 { return min(64<<20, max(1<<20, spool/8)) }
@@ -221,14 +208,8 @@ func openLimit() int {
 // Close releases everything. What is not delivered goes out at the next start.
 func (e *Exporter) Close() error {
 	var errs []error
-	for _, s := range e.streams {
-		if s.shadow == nil {
-			continue
-		}
-		if len(e.batch.streams) == 0 {
-			e.keepOwners(s)
-		}
-		errs = append(errs, s.shadow.Close())
+	if e.rounds != nil {
+		errs = append(errs, e.rounds.release())
 	}
 	if e.delivery != nil {
 		errs = append(errs, e.delivery.Close())

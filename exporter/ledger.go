@@ -4,21 +4,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"celldexport/envelope"
 	"celldexport/internal/ledger"
 )
 
-// writer is what the ledger knows this exporter as.
-func (e *Exporter) writer() ledger.Writer {
-	return ledger.Writer{Node: e.settings.Node, State: e.node.id.ID}
+// ledgers reads and writes the ledger objects of streams.
+type ledgers struct {
+	*kit
+	node   *node
+	random io.Reader
 }
 
-func (e *Exporter) ledgerKey(s *stream) string { return ledger.Key(s.scope.Cell, s.scope.Facet) }
+// writer is what the ledger knows this exporter as.
+func (ls *ledgers) writer() ledger.Writer {
+	return ledger.Writer{Node: ls.settings.Node, State: ls.node.id.ID}
+}
+
+func (ls *ledgers) ledgerKey(s *stream) string { return ledger.Key(s.scope.Cell, s.scope.Facet) }
 
 // loadLedger reads the stream's ledger; nil when there is none.
-func (e *Exporter) loadLedger(ctx context.Context, s *stream) (*ledger.Document, error) {
-	doc, _, err := ledger.Load(ctx, e.fleet, e.ledgerKey(s))
+func (ls *ledgers) loadLedger(ctx context.Context, s *stream) (*ledger.Document, error) {
+	doc, _, err := ledger.Load(ctx, ls.fleet, ls.ledgerKey(s))
 	if err != nil {
 		return nil, waiting(StateWaiting, "read the ledger of %s: %w", s.doc.Scope, err)
 	}
@@ -26,17 +34,17 @@ func (e *Exporter) loadLedger(ctx context.Context, s *stream) (*ledger.Document,
 }
 
 // ledgerOf is the stream's entry in the ledger, read when it is not known.
-func (e *Exporter) ledgerOf(ctx context.Context, s *stream) (*ledger.Stream, error) {
+func (ls *ledgers) ledgerOf(ctx context.Context, s *stream) (*ledger.Stream, error) {
 	if s.led != nil {
 		return s.led, nil
 	}
-	doc, err := e.loadLedger(ctx, s)
+	doc, err := ls.loadLedger(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	l := entryOf(doc, s.doc.ID)
 	if l == nil {
-		return nil, waiting(StateWaiting, "the ledger %s does not know incarnation %d of %s: restore the object from a backup", e.ledgerKey(s), s.doc.ID.Incarnation, s.doc.Scope)
+		return nil, waiting(StateWaiting, "the ledger %s does not know incarnation %d of %s: restore the object from a backup", ls.ledgerKey(s), s.doc.ID.Incarnation, s.doc.Scope)
 	}
 	s.led = l
 	return l, nil
@@ -57,9 +65,9 @@ func entryOf(doc *ledger.Document, id envelope.Stream) *ledger.Stream {
 
 // updateLedger changes the stream's entry by compare-and-swap and returns it
 // as written.
-func (e *Exporter) updateLedger(ctx context.Context, s *stream, change func(*ledger.Stream) error) (*ledger.Stream, error) {
+func (ls *ledgers) updateLedger(ctx context.Context, s *stream, change func(*ledger.Stream) error) (*ledger.Stream, error) {
 	id := s.doc.ID
-	doc, err := ledger.Update(ctx, e.fleet, e.ledgerKey(s), e.random, func(d *ledger.Document) error {
+	doc, err := ledger.Update(ctx, ls.fleet, ls.ledgerKey(s), ls.random, func(d *ledger.Document) error {
 		l := entryOf(d, id)
 		if l == nil {
 			return fmt.Errorf("incarnation %d is not in the ledger", id.Incarnation)
@@ -74,14 +82,14 @@ func (e *Exporter) updateLedger(ctx context.Context, s *stream, change func(*led
 
 // pin binds the stream and enters its epoch, in one write. life is the index
 // of our state directory in the ledger's list.
-func (e *Exporter) pin(ctx context.Context, s *stream, id identity, pin ledger.Epoch) (led *ledger.Stream, life uint64, err error) {
-	doc, err := ledger.Update(ctx, e.fleet, e.ledgerKey(s), e.random, func(d *ledger.Document) error {
+func (ls *ledgers) pin(ctx context.Context, s *stream, id identity, pin ledger.Epoch) (led *ledger.Stream, life uint64, err error) {
+	doc, err := ledger.Update(ctx, ls.fleet, ls.ledgerKey(s), ls.random, func(d *ledger.Document) error {
 		l, err := d.Bind(ledger.Identity{Script: id.Script, Class: id.Class, Cell: id.Cell, Facet: id.Facet, Incarnation: id.Incarnation})
 		if err != nil {
 			return err
 		}
-		life = l.Life(e.node.id.ID)
-		if pin.Writer != e.writer() {
+		life = l.Life(ls.node.id.ID)
+		if pin.Writer != ls.writer() {
 			// An epoch that another state directory pinned stays as it is.
 			return nil
 		}

@@ -18,36 +18,36 @@ import (
 // of it was cut short and its base is still there, it goes on; an epoch that
 // another state directory began (ours was lost) is a re-base, and gets no
 // watermark any more: what was sent before cannot be counted.
-func (e *Exporter) resume(ctx context.Context, s *stream, v view, led *ledger.Stream, pin ledger.Epoch, res proof.Result) error {
-	if pin.Writer == e.writer() && len(res.Units) > 0 && res.Units[0].Min <= pin.StartTXID && pin.StartTXID == v.target.After+1 {
+func (bs *bases) resume(ctx context.Context, s *stream, v view, led *ledger.Stream, pin ledger.Epoch, res proof.Result) error {
+	if pin.Writer == bs.ledgers.writer() && len(res.Units) > 0 && res.Units[0].Min <= pin.StartTXID && pin.StartTXID == v.target.After+1 {
 		sh := s.doc.Shadow
 		b := basis{kind: keep, pin: &pin}
-		if pin.Mode == string(envelope.ModeFresh) && sh.Epoch == 0 && sh.File != "" && e.hasShadow(sh.File) {
-			return e.start(ctx, s, v, led, b, res)
+		if pin.Mode == string(envelope.ModeFresh) && sh.Epoch == 0 && sh.File != "" && bs.shadows.hasShadow(sh.File) {
+			return bs.start(ctx, s, v, led, b, res)
 		}
-		if pin.PrevEpoch != nil && pin.PrevTXID != nil && sh.Epoch == *pin.PrevEpoch && sh.TXID == *pin.PrevTXID && e.hasShadow(sh.File) {
-			return e.start(ctx, s, v, led, b, res)
+		if pin.PrevEpoch != nil && pin.PrevTXID != nil && sh.Epoch == *pin.PrevEpoch && sh.TXID == *pin.PrevTXID && bs.shadows.hasShadow(sh.File) {
+			return bs.start(ctx, s, v, led, b, res)
 		}
 	}
-	return e.rebase(ctx, s, v, led, &pin)
+	return bs.rebase(ctx, s, v, led, &pin)
 }
 
 // rebase makes the proven state of the bucket the shadow and sends it as a
 // snapshot of the whole stream: continuity with what the consumer holds
 // cannot be shown. pin is the ledger's entry when the epoch has one.
-func (e *Exporter) rebase(ctx context.Context, s *stream, v view, led *ledger.Stream, pin *ledger.Epoch) error {
-	if err := e.room(); err != nil {
+func (bs *bases) rebase(ctx context.Context, s *stream, v view, led *ledger.Stream, pin *ledger.Epoch) error {
+	if err := bs.entries.room(); err != nil {
 		return err
 	}
 	epoch := v.disk.Epoch
-	files, head, err := e.provenHead(ctx, s, v)
+	files, head, err := bs.provenHead(ctx, s, v)
 	if err != nil {
 		return err
 	}
 	r := state.Residency{Spooled: head}
 	at := envelope.Position{Epoch: epoch, TXID: head, Commit: head}
 	if pin != nil {
-		ours := pin.Writer == e.writer()
+		ours := pin.Writer == bs.ledgers.writer()
 		r.Linked = !ours || s.doc.Residency.Epoch == epoch && s.doc.Residency.Linked
 		r.Uncertified = !ours || s.doc.Residency.Epoch == epoch && s.doc.Residency.Uncertified
 	}
@@ -56,46 +56,46 @@ func (e *Exporter) rebase(ctx context.Context, s *stream, v view, led *ledger.St
 		return fmt.Errorf("re-base %s e%d: %w", s.doc.Scope, epoch, err)
 	}
 	name := shadowName(s.doc.Scope, at)
-	if err := e.releaseBase(ctx, s); err != nil {
+	if err := bs.journal.releaseBase(ctx, s); err != nil {
 		return err
 	}
-	info, err := e.restore(ctx, s, name, plan)
+	info, err := bs.restore(ctx, s, name, plan)
 	if err != nil {
 		return err
 	}
-	base, err := e.openShadow(state.Shadow{File: name})
+	base, err := bs.shadows.openShadow(state.Shadow{File: name})
 	if err != nil {
 		return err
 	}
 	defer base.close()
-	id, err := e.identify(ctx, s, led, rowset.ImageOf(base.base), ledger.Mark{Epoch: epoch, TXID: head})
+	id, err := bs.identify(ctx, s, led, rowset.ImageOf(base.base), ledger.Mark{Epoch: epoch, TXID: head})
 	if err != nil {
 		return err
 	}
 	first := pin == nil
 	if first {
 		prevEpoch, prevTXID := lowerHead(files, epoch).numbers()
-		pin = &ledger.Epoch{Epoch: epoch, StartTXID: head, Mode: string(envelope.ModeClone), PrevEpoch: prevEpoch, PrevTXID: prevTXID, Writer: e.writer()}
+		pin = &ledger.Epoch{Epoch: epoch, StartTXID: head, Mode: string(envelope.ModeClone), PrevEpoch: prevEpoch, PrevTXID: prevTXID, Writer: bs.ledgers.writer()}
 	}
-	if err := e.enter(ctx, s, id, *pin, r); err != nil {
+	if err := bs.enter(ctx, s, id, *pin, r); err != nil {
 		return err
 	}
 	if !first {
 		at.Commit = s.recordPosition()
 	}
-	e.log.Info("re-base: the whole state goes out as a snapshot", "cell", s.doc.Scope, "epoch", epoch, "txid", head, "certifiable", !r.Uncertified)
+	bs.log.Info("re-base: the whole state goes out as a snapshot", "cell", s.doc.Scope, "epoch", epoch, "txid", head, "certifiable", !r.Uncertified)
 	sh := state.Shadow{File: name, PageSize: info.PageSize, Commit: info.Commit, Epoch: epoch, TXID: head}
-	return e.spoolSnapshot(ctx, s, *pin, at, info.Timestamp, sh, base)
+	return bs.spoolSnapshot(ctx, s, *pin, at, info.Timestamp, sh, base)
 }
 
 // provenHead lists the cell, then reads own.json: the highest position that
 // the listing covers is proven if the cell is still ours.
-func (e *Exporter) provenHead(ctx context.Context, s *stream, v view) ([]chain.File, uint64, error) {
-	files, err := chain.List(ctx, e.fleet, s.doc.Scope)
+func (bs *bases) provenHead(ctx context.Context, s *stream, v view) ([]chain.File, uint64, error) {
+	files, err := chain.List(ctx, bs.fleet, s.doc.Scope)
 	if err != nil {
 		return nil, 0, err
 	}
-	own, verdict, err := e.prover.ReadOwn(ctx, s.scope.Cell, v.disk.Epoch)
+	own, verdict, err := bs.prover.ReadOwn(ctx, s.scope.Cell, v.disk.Epoch)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -141,13 +141,13 @@ func (s *stream) recordPosition() uint64 {
 
 // spoolSnapshot sends the state of base as a snapshot, after the link when
 // the epoch has none yet, and makes it the stream's shadow.
-func (e *Exporter) spoolSnapshot(ctx context.Context, s *stream, pin ledger.Epoch, at envelope.Position, committedAt int64, sh state.Shadow, base *openShadow) error {
+func (bs *bases) spoolSnapshot(ctx context.Context, s *stream, pin ledger.Epoch, at envelope.Position, committedAt int64, sh state.Shadow, base *openShadow) error {
 	img := rowset.ImageOf(base.base)
 	name, _, err := rowset.Metadata(img, s.doc.Scope)
 	if err != nil {
 		return fmt.Errorf("read the cell's name: %w", err)
 	}
-	led, err := e.ledgerOf(ctx, s)
+	led, err := bs.ledgers.ledgerOf(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -155,22 +155,22 @@ func (e *Exporter) spoolSnapshot(ctx context.Context, s *stream, pin ledger.Epoc
 	// before it counts as carried; those that this very re-base entered
 	// before a crash are decided anew.
 	mark, before := ledger.Mark{Epoch: at.Epoch, TXID: at.TXID}, ledger.Mark{Epoch: at.Epoch, TXID: at.TXID - 1}
-	plan, err := rowset.NewPlan(base.base.Schema(), nil, led.Tables, mark, before, e.rowOptions(s))
+	plan, err := rowset.NewPlan(base.base.Schema(), nil, led.Tables, mark, before, bs.units.rowOptions(s))
 	if err != nil {
 		return err
 	}
-	if err := e.enterPlan(ctx, s, plan); err != nil {
+	if err := bs.units.enterPlan(ctx, s, plan); err != nil {
 		return err
 	}
 	if !s.doc.Residency.Linked {
-		if err := e.spoolLink(s, pin, committedAt, name); err != nil {
+		if err := bs.entries.spoolLink(s, pin, committedAt, name); err != nil {
 			return err
 		}
 	}
-	env := e.envelope(s, name, committedAt, at)
-	unit := e.entry(s, env, delivery.FormRecords)
+	env := bs.entries.envelope(s, name, committedAt, at)
+	unit := bs.entries.entry(s, env, delivery.FormRecords)
 	unit.PageSize, unit.Commit = sh.PageSize, sh.Commit
-	w, err := e.spool.Begin(unit)
+	w, err := bs.spool.Begin(unit)
 	if err != nil {
 		return stateFailed(err)
 	}
@@ -182,21 +182,21 @@ func (e *Exporter) spoolSnapshot(ctx context.Context, s *stream, pin ledger.Epoc
 	if err != nil {
 		return stateFailed(err)
 	}
-	e.accepted(s, plan, stats)
-	e.metrics.rebases.Inc()
+	bs.units.accepted(s, plan, stats)
+	bs.metrics.rebases.Inc()
 	s.doc.CellName, s.doc.CommittedAt = name, committedAt
 	s.doc.Residency.Based = true
-	e.replaceShadow(s, sh)
-	e.spooled(s, seq, 0)
-	e.tail.Advance(s.doc.Scope, at.Epoch, at.TXID)
+	bs.journal.replaceShadow(s, sh)
+	bs.journal.spooled(s, seq, 0)
+	bs.tail.Advance(s.doc.Scope, at.Epoch, at.TXID)
 	if len(stats.Incomplete) == 0 {
 		return nil
 	}
 	env.Position.Commit = s.recordPosition()
-	seq, err = e.spoolRecords(s, env, &envelope.Bulk{Tables: stats.Incomplete})
+	seq, err = bs.entries.spoolRecords(s, env, &envelope.Bulk{Tables: stats.Incomplete})
 	if err != nil {
 		return err
 	}
-	e.spooled(s, seq, 0)
+	bs.journal.spooled(s, seq, 0)
 	return nil
 }

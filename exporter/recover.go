@@ -18,16 +18,17 @@ import (
 // above the applied mark are taken from their own page images, never from a
 // file again (it may have become wider since), and nothing is diffed twice.
 type replay struct {
-	e       *Exporter
-	docs    map[string]*state.Stream
-	shadows map[string]*shadow.Shadow
+	*kit
+	files  *shadows
+	docs   map[string]*state.Stream
+	opened map[string]*shadow.Shadow
 }
 
-// recover runs at start, before anything new is spooled.
-func (e *Exporter) recover(ctx context.Context) error {
-	r := &replay{e: e, docs: make(map[string]*state.Stream), shadows: make(map[string]*shadow.Shadow)}
+// takeUp runs at start, before anything new is spooled.
+func takeUp(ctx context.Context, k *kit, files *shadows) error {
+	r := &replay{kit: k, files: files, docs: make(map[string]*state.Stream), opened: make(map[string]*shadow.Shadow)}
 	last, err := r.entries(ctx)
-	for name, sh := range r.shadows {
+	for name, sh := range r.opened {
 		if err == nil {
 			err = sh.Sync()
 		}
@@ -38,25 +39,25 @@ func (e *Exporter) recover(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("take up the spool: %w", err)
 	}
-	if last > e.spool.Applied() {
+	if last > k.spool.Applied() {
 		docs := make([]*state.Stream, 0, len(r.docs))
 		for _, d := range r.docs {
 			docs = append(docs, d)
 		}
-		if err := e.dir.Save(ctx, e.now().UnixMilli(), docs...); err != nil {
+		if err := k.dir.Save(ctx, k.now().UnixMilli(), docs...); err != nil {
 			return err
 		}
-		if err := e.spool.SetApplied(last); err != nil {
+		if err := k.spool.SetApplied(last); err != nil {
 			return err
 		}
-		e.log.Info("took up from the spool", "through", last, "streams", len(docs))
+		k.log.Info("took up from the spool", "through", last, "streams", len(docs))
 	}
-	return e.removeOrphans(ctx)
+	return r.removeOrphans(ctx)
 }
 
 func (r *replay) entries(ctx context.Context) (uint64, error) {
 	var last uint64
-	for entry, err := range r.e.spool.Entries(r.e.spool.Applied()) {
+	for entry, err := range r.spool.Entries(r.spool.Applied()) {
 		if err != nil {
 			return 0, err
 		}
@@ -103,7 +104,7 @@ func (r *replay) doc(ctx context.Context, scope string) (*state.Stream, error) {
 	if d := r.docs[scope]; d != nil {
 		return d, nil
 	}
-	d, err := r.e.dir.Load(ctx, scope)
+	d, err := r.dir.Load(ctx, scope)
 	if err != nil {
 		return nil, err
 	}
@@ -158,13 +159,13 @@ func (r *replay) described(doc *state.Stream, entry *delivery.Stored) error {
 // pages writes a unit's images into the shadow. Doing it twice is the same.
 func (r *replay) pages(doc *state.Stream, entry *delivery.Stored) error {
 	u := entry.Unit()
-	sh := r.shadows[doc.Shadow.File]
+	sh := r.opened[doc.Shadow.File]
 	if sh == nil {
 		var err error
-		if sh, err = shadow.Open(r.e.shadowPath(doc.Shadow.File)); err != nil {
+		if sh, err = shadow.Open(r.files.shadowPath(doc.Shadow.File)); err != nil {
 			return err
 		}
-		r.shadows[doc.Shadow.File] = sh
+		r.opened[doc.Shadow.File] = sh
 	}
 	if err := sh.Resize(u.PageSize, u.Commit); err != nil {
 		return err
@@ -182,12 +183,12 @@ func (r *replay) pages(doc *state.Stream, entry *delivery.Stored) error {
 
 // removeOrphans removes shadow files that no document names: those of a start
 // that was cut short.
-func (e *Exporter) removeOrphans(ctx context.Context) error {
-	named, err := e.dir.ShadowFiles(ctx)
+func (r *replay) removeOrphans(ctx context.Context) error {
+	named, err := r.dir.ShadowFiles(ctx)
 	if err != nil {
 		return err
 	}
-	entries, err := os.ReadDir(e.dir.Shadows())
+	entries, err := os.ReadDir(r.dir.Shadows())
 	if err != nil {
 		return fmt.Errorf("list shadows: %w", err)
 	}
@@ -195,7 +196,7 @@ func (e *Exporter) removeOrphans(ctx context.Context) error {
 		if _, ok := named[strings.TrimSuffix(entry.Name(), ownersSuffix)]; ok {
 			continue
 		}
-		if err := os.Remove(e.shadowPath(entry.Name())); err != nil {
+		if err := os.Remove(r.files.shadowPath(entry.Name())); err != nil {
 			return fmt.Errorf("remove shadow of a start that was cut short: %w", err)
 		}
 	}

@@ -10,6 +10,23 @@ import (
 	"celldexport/sinks/delivery"
 )
 
+// residencies takes streams through their lives on this node.
+type residencies struct {
+	*kit
+	units  *units
+	bases  *bases
+	closes *closes
+	agenda *agenda
+}
+
+// closes ends residencies in the ledger and in the spool, and takes it back.
+type closes struct {
+	*kit
+	ledgers *ledgers
+	journal *journal
+	entries *entries
+}
+
 // advance moves one stream through one round: ends the residency before,
 // begins the new one, exports what is proven, and closes when it is over.
 func (rs *residencies) advance(ctx context.Context, s *stream, v view, res proof.Result) error {
@@ -31,7 +48,7 @@ func (rs *residencies) advance(ctx context.Context, s *stream, v view, res proof
 			rs.over(s, v, res)
 			return nil
 		}
-		if err := rs.reopen(ctx, s); err != nil {
+		if err := rs.closes.reopen(ctx, s); err != nil {
 			return err
 		}
 	}
@@ -49,7 +66,7 @@ func (rs *residencies) undecided(ctx context.Context, s *stream, v view, res pro
 	case proof.Fenced:
 		// Nothing of the epoch was spooled and nothing ever will be.
 		if s.doc.Residency.Epoch == v.disk.Epoch {
-			if err := rs.close(ctx, s); err != nil {
+			if err := rs.closes.close(ctx, s); err != nil {
 				return err
 			}
 		}
@@ -95,7 +112,7 @@ func (rs *residencies) settle(ctx context.Context, s *stream, v view, res proof.
 	}
 	switch {
 	case res.Verdict == proof.Fenced || res.Verdict == proof.Released && len(res.Units) == 0:
-		if err := rs.close(ctx, s); err != nil {
+		if err := rs.closes.close(ctx, s); err != nil {
 			return err
 		}
 		rs.over(s, v, res)
@@ -109,7 +126,7 @@ func (rs *residencies) settle(ctx context.Context, s *stream, v view, res proof.
 		rs.agenda.waiting[s.doc.Scope] = s
 		s.status.set(rs.now(), StatePending, "more is pending than one round takes")
 	case !v.disk.Live:
-		if err := rs.close(ctx, s); err != nil {
+		if err := rs.closes.close(ctx, s); err != nil {
 			return err
 		}
 		rs.over(s, v, res)
@@ -156,24 +173,24 @@ func (rs *residencies) endPrevious(ctx context.Context, s *stream) error {
 	if r.Epoch == 0 || r.Closed {
 		return nil
 	}
-	return rs.close(ctx, s)
+	return rs.closes.close(ctx, s)
 }
 
 // close says in the ledger, once, that nothing more of the epoch will be
 // spooled, and has the sinks certify what was. A higher epoch that is pinned
 // already forbids the entry; the residency is over all the same.
-func (rs *residencies) close(ctx context.Context, s *stream) error {
+func (cl *closes) close(ctx context.Context, s *stream) error {
 	r := &s.doc.Residency
 	if r.Closed {
 		return nil
 	}
 	if r.Pinned {
-		doc, err := rs.ledgers.updateLedger(ctx, s, func(l *ledger.Stream) error {
-			return l.Close(r.Epoch, r.End(), rs.ledgers.writer())
+		doc, err := cl.ledgers.updateLedger(ctx, s, func(l *ledger.Stream) error {
+			return l.Close(r.Epoch, r.End(), cl.ledgers.writer())
 		})
 		switch {
 		case errors.Is(err, ledger.ErrFenced):
-			rs.log.Info("residency closed after a higher epoch was pinned", "cell", s.doc.Scope, "epoch", r.Epoch)
+			cl.log.Info("residency closed after a higher epoch was pinned", "cell", s.doc.Scope, "epoch", r.Epoch)
 		case err != nil:
 			return waiting(StateWaiting, "close e%d of %s in the ledger: %w", r.Epoch, s.doc.Scope, err)
 		default:
@@ -182,9 +199,9 @@ func (rs *residencies) close(ctx context.Context, s *stream) error {
 	}
 	r.Closed = true
 	if r.Linked {
-		return rs.entries.spoolMark(s, delivery.FormClose)
+		return cl.entries.spoolMark(s, delivery.FormClose)
 	}
-	rs.journal.touch(s)
+	cl.journal.touch(s)
 	return nil
 }
 
@@ -192,10 +209,10 @@ func (rs *residencies) close(ctx context.Context, s *stream) error {
 // withdraws the close when the eviction was abandoned and the cell goes on in
 // the same epoch. A close that the document does not know of was entered just
 // before a crash.
-func (rs *residencies) reopen(ctx context.Context, s *stream) error {
+func (cl *closes) reopen(ctx context.Context, s *stream) error {
 	r := &s.doc.Residency
 	if !r.Closed {
-		led, err := rs.ledgers.ledgerOf(ctx, s)
+		led, err := cl.ledgers.ledgerOf(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -203,18 +220,18 @@ func (rs *residencies) reopen(ctx context.Context, s *stream) error {
 			return nil
 		}
 	}
-	if err := rs.withdraw(ctx, s, r.Epoch); err != nil {
+	if err := cl.withdraw(ctx, s, r.Epoch); err != nil {
 		return err
 	}
 	r.Closed = false
-	rs.journal.touch(s)
+	cl.journal.touch(s)
 	return nil
 }
 
 // withdraw takes the close of an epoch of ours out of the ledger.
-func (rs *residencies) withdraw(ctx context.Context, s *stream, epoch uint64) error {
-	doc, err := rs.ledgers.updateLedger(ctx, s, func(l *ledger.Stream) error {
-		return l.Withdraw(epoch, rs.ledgers.writer())
+func (cl *closes) withdraw(ctx context.Context, s *stream, epoch uint64) error {
+	doc, err := cl.ledgers.updateLedger(ctx, s, func(l *ledger.Stream) error {
+		return l.Withdraw(epoch, cl.ledgers.writer())
 	})
 	if err != nil {
 		return waiting(StateWaiting, "reopen e%d of %s in the ledger: %w", epoch, s.doc.Scope, err)

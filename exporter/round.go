@@ -17,6 +17,28 @@ import (
 // parallelProofs is how many cells the bucket is asked about at once.
 const parallelProofs = 8
 
+// rounds decide what is worked on and when. They belong to one goroutine.
+type rounds struct {
+	*kit
+	prover      *proof.Prover
+	node        *node
+	residencies *residencies
+	agenda      *agenda
+	journal     *journal
+	shadows     *shadows
+	// streams are those in memory, by scope.
+	streams map[string]*stream
+}
+
+// agenda says when a stream is looked at again.
+type agenda struct {
+	*kit
+	// n is the number of the round.
+	n uint64
+	// waiting are the streams that a later round looks at whatever happens.
+	waiting map[string]*stream
+}
+
 // exam is a stream's proof in one round.
 type exam struct {
 	s    *stream
@@ -28,66 +50,66 @@ type exam struct {
 // round works on every cell that has something to do: proves in parallel,
 // exports one after the other, commits. A round without such a cell makes no
 // request. The error is one that concerns all streams.
-func (e *Exporter) round(ctx context.Context) error {
-	e.rounds.n++
-	exams, err := e.dueExams(ctx)
+func (rd *rounds) round(ctx context.Context) error {
+	rd.agenda.n++
+	exams, err := rd.dueExams(ctx)
 	if err != nil {
 		return err
 	}
 	if len(exams) == 0 {
-		return e.commit(ctx)
+		return rd.journal.commit(ctx)
 	}
-	if err := e.prover.Control(ctx); err != nil {
-		e.requeue(exams)
+	if err := rd.prover.Control(ctx); err != nil {
+		rd.requeue(exams)
 		return err
 	}
-	if err := e.node.check(ctx); err != nil {
-		e.requeue(exams)
+	if err := rd.node.check(ctx); err != nil {
+		rd.requeue(exams)
 		return err
 	}
-	e.prove(ctx, exams)
+	rd.prove(ctx, exams)
 	for _, x := range exams {
 		if err := ctx.Err(); err != nil {
-			e.requeue(exams)
+			rd.requeue(exams)
 			break
 		}
-		if err := e.work(ctx, x); err != nil {
+		if err := rd.work(ctx, x); err != nil {
 			return err
 		}
-		if err := e.commitIfLarge(ctx); err != nil {
+		if err := rd.journal.commitIfLarge(ctx); err != nil {
 			return err
 		}
 	}
-	if err := e.commit(ctx); err != nil {
+	if err := rd.journal.commit(ctx); err != nil {
 		return err
 	}
-	return e.trimShadows(ctx)
+	return rd.trimShadows(ctx)
 }
 
 // dueExams collects the cells that changed on disk and those whose back-off
 // ran out.
-func (e *Exporter) dueExams(ctx context.Context) ([]*exam, error) {
+func (rd *rounds) dueExams(ctx context.Context) ([]*exam, error) {
 	due := make(map[string]struct{})
-	for _, scope := range e.tail.Dirty() {
+	for _, scope := range rd.tail.Dirty() {
 		due[scope] = struct{}{}
 	}
-	for scope, s := range e.waiting {
-		if s.wait.due <= e.rounds.n {
+	for scope, s := range rd.agenda.waiting {
+		if s.wait.due <= rd.agenda.n {
 			due[scope] = struct{}{}
 		}
 	}
 	var exams []*exam
 	for _, scope := range slices.Sorted(maps.Keys(due)) {
-		s, err := e.stream(ctx, scope)
+		s, err := rd.stream(ctx, scope)
 		if err != nil {
 			return nil, err
 		}
-		if s == nil || s.wait.due > e.rounds.n {
+		if s == nil || s.wait.due > rd.agenda.n {
 			continue
 		}
-		v, ok := s.look(e.tail.Cell(scope))
+		v, ok := s.look(rd.tail.Cell(scope))
 		if !ok {
-			e.rest(s)
+			rd.agenda.rest(s)
 			continue
 		}
 		exams = append(exams, &exam{s: s, view: v})
@@ -97,42 +119,42 @@ func (e *Exporter) dueExams(ctx context.Context) ([]*exam, error) {
 
 // stream returns the stream of a cell directory, nil when its class is not
 // exported.
-func (e *Exporter) stream(ctx context.Context, scope string) (*stream, error) {
-	if s := e.streams[scope]; s != nil {
+func (rd *rounds) stream(ctx context.Context, scope string) (*stream, error) {
+	if s := rd.streams[scope]; s != nil {
 		return s, nil
 	}
 	sc, err := celld.ParseScope(scope)
-	if err != nil || !e.exports(sc.Class()) {
+	if err != nil || !rd.exports(sc.Class()) {
 		return nil, nil
 	}
-	doc, err := e.dir.Load(ctx, scope)
+	doc, err := rd.dir.Load(ctx, scope)
 	if err != nil {
 		return nil, err
 	}
 	s := newStream(sc, doc)
-	s.status.set(e.now(), StatePending, "not looked at yet")
-	e.streams[scope] = s
+	s.status.set(rd.now(), StatePending, "not looked at yet")
+	rd.streams[scope] = s
 	return s, nil
 }
 
 // exports reports whether cells of a class are exported.
-func (e *Exporter) exports(class string) bool {
+func (rd *rounds) exports(class string) bool {
 	if celld.NeverExported(class) {
 		return false
 	}
-	if allow := e.settings.Export.Classes; len(allow) > 0 {
+	if allow := rd.settings.Export.Classes; len(allow) > 0 {
 		return slices.Contains(allow, class)
 	}
 	return celld.DefaultClass(class)
 }
 
 // prove asks the bucket about every exam at once, within a limit.
-func (e *Exporter) prove(ctx context.Context, exams []*exam) {
+func (rd *rounds) prove(ctx context.Context, exams []*exam) {
 	var g errgroup.Group
 	g.SetLimit(parallelProofs)
 	for _, x := range exams {
 		g.Go(func() error {
-			x.res, x.err = e.prover.Prove(ctx, x.view.target)
+			x.res, x.err = rd.prover.Prove(ctx, x.view.target)
 			return nil
 		})
 	}
@@ -141,41 +163,41 @@ func (e *Exporter) prove(ctx context.Context, exams []*exam) {
 
 // requeue has the exams looked at again in the next round: something that
 // concerns all streams came in between.
-func (e *Exporter) requeue(exams []*exam) {
+func (rd *rounds) requeue(exams []*exam) {
 	for _, x := range exams {
-		x.s.wait.due = e.rounds.n + 1
-		e.waiting[x.s.doc.Scope] = x.s
+		x.s.wait.due = rd.agenda.n + 1
+		rd.agenda.waiting[x.s.doc.Scope] = x.s
 	}
 }
 
 // work takes one stream as far as its proof allows. Whatever goes wrong with
 // the stream becomes its status; only a failure of our own state is returned.
-func (e *Exporter) work(ctx context.Context, x *exam) error {
+func (rd *rounds) work(ctx context.Context, x *exam) error {
 	s := x.s
 	err := x.err
 	if err == nil {
-		err = e.advance(ctx, s, x.view, x.res)
+		err = rd.residencies.advance(ctx, s, x.view, x.res)
 	}
 	var own *stateError
 	switch {
 	case errors.As(err, &own):
 		return err
 	case errors.Is(err, context.Canceled):
-		e.later(s)
+		rd.agenda.later(s)
 		return nil
 	case err != nil:
-		e.note(s, err)
-		e.later(s)
+		rd.note(s, err)
+		rd.agenda.later(s)
 		if s.status.State == StateFull {
 			// Room comes back at any time, and asking for it costs nothing.
-			s.wait = backoff{due: e.rounds.n + 1}
+			s.wait = backoff{due: rd.agenda.n + 1}
 		}
 	}
 	return nil
 }
 
 // note turns an error of one stream into its status and logs it once.
-func (e *Exporter) note(s *stream, err error) {
+func (rd *rounds) note(s *stream, err error) {
 	st := StateFailed
 	var w *waitError
 	if errors.As(err, &w) {
@@ -186,26 +208,26 @@ func (e *Exporter) note(s *stream, err error) {
 		if st == StatePending {
 			level = slog.LevelInfo
 		}
-		e.log.Log(context.Background(), level, "stream does not go on", "cell", s.doc.Scope, "epoch", s.doc.Residency.Epoch, "state", string(st), "err", err)
+		rd.log.Log(context.Background(), level, "stream does not go on", "cell", s.doc.Scope, "epoch", s.doc.Residency.Epoch, "state", string(st), "err", err)
 	}
-	s.status.set(e.now(), st, err.Error())
+	s.status.set(rd.now(), st, err.Error())
 	s.whole = true
 	// What the ledger says may be why: read it again next time.
 	s.led, s.plan = nil, nil
 }
 
 // later has the stream looked at again after its back-off.
-func (e *Exporter) later(s *stream) {
-	s.wait.again(e.rounds.n)
-	e.waiting[s.doc.Scope] = s
+func (ag *agenda) later(s *stream) {
+	s.wait.again(ag.n)
+	ag.waiting[s.doc.Scope] = s
 }
 
 // rest takes the stream off the list of those that wait for a round.
-func (e *Exporter) rest(s *stream) {
+func (ag *agenda) rest(s *stream) {
 	s.wait.reset()
-	delete(e.waiting, s.doc.Scope)
+	delete(ag.waiting, s.doc.Scope)
 	if !s.status.settled() {
-		s.status.set(e.now(), StateExported, "")
+		s.status.set(ag.now(), StateExported, "")
 	}
 }
 
@@ -236,5 +258,36 @@ func stateFailed(err error) error {
 	return &stateError{err}
 }
 
-// rounds counts rounds for back-off and state.
-type rounds struct{ n uint64 }
+// lookAgain has every stream whose residency is not closed looked at in the
+// first round, with a listing: whatever happened to it while nobody looked.
+func (rd *rounds) lookAgain(ctx context.Context) error {
+	scopes, err := rd.dir.Open(ctx)
+	if err != nil {
+		return err
+	}
+	for _, scope := range scopes {
+		s, err := rd.stream(ctx, scope)
+		if err != nil {
+			return err
+		}
+		if s != nil {
+			rd.agenda.waiting[scope] = s
+		}
+	}
+	return nil
+}
+
+// release closes the shadows of all streams.
+func (rd *rounds) release() error {
+	var errs []error
+	for _, s := range rd.streams {
+		if s.shadow == nil {
+			continue
+		}
+		if len(rd.journal.batch.streams) == 0 {
+			rd.shadows.keepOwners(s)
+		}
+		errs = append(errs, s.shadow.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -75,7 +75,7 @@ func (e *Exporter) tick(ctx context.Context) error {
 		e.publish(nil)
 		return nil
 	}
-	err := e.round(ctx)
+	err := e.rounds.round(ctx)
 	var own *stateError
 	switch {
 	case errors.Is(err, errNodeTaken):
@@ -106,7 +106,7 @@ func (e *Exporter) finishUp(ctx context.Context) error {
 	if err := e.tick(ctx); err != nil {
 		return err
 	}
-	if err := e.checkpoint(ctx); err != nil {
+	if err := e.journal.checkpoint(ctx); err != nil {
 		return err
 	}
 	if err := e.delivery.Flush(ctx); err != nil {
@@ -134,14 +134,14 @@ func (e *Exporter) once(ctx context.Context, deadline time.Time) ([]Pending, err
 	}
 	var last error
 	for {
-		if last = e.round(ctx); last != nil {
+		if last = e.rounds.round(ctx); last != nil {
 			var own *stateError
 			if errors.As(last, &own) || errors.Is(last, errNodeTaken) || ctx.Err() != nil {
 				return nil, last
 			}
 		}
 		e.publish(last)
-		if last == nil && len(e.unfinished()) == 0 {
+		if last == nil && len(e.rounds.unfinished()) == 0 {
 			break
 		}
 		if e.now().After(deadline) {
@@ -153,10 +153,10 @@ func (e *Exporter) once(ctx context.Context, deadline time.Time) ([]Pending, err
 		case <-time.After(min(e.every, lowLatency)):
 		}
 	}
-	if err := e.checkpoint(ctx); err != nil {
+	if err := e.journal.checkpoint(ctx); err != nil {
 		return nil, err
 	}
-	left := e.unfinished()
+	left := e.rounds.unfinished()
 	if last != nil {
 		left = append(left, Pending{Cell: "all cells", Reason: last.Error()})
 	}
@@ -177,9 +177,9 @@ func later(a, b time.Time) time.Time {
 }
 
 // unfinished are the streams that have something left to do.
-func (e *Exporter) unfinished() []Pending {
+func (rd *rounds) unfinished() []Pending {
 	var left []Pending
-	for scope, s := range e.streams {
+	for scope, s := range rd.streams {
 		if !s.status.settled() {
 			left = append(left, Pending{Cell: scope, Reason: fmt.Sprintf("%s: %s", s.status.State, s.status.Reason)})
 		}

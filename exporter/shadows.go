@@ -16,6 +16,12 @@ import (
 	"celldexport/exporter/state"
 )
 
+// shadows keeps our copies of databases on disk.
+type shadows struct {
+	*kit
+	opened opened
+}
+
 // openShadow is a shadow file with its owner map.
 type openShadow struct {
 	shadow *shadow.Shadow
@@ -33,7 +39,7 @@ func shadowName(scope string, at envelope.Position) string {
 
 func (fs *shadows) shadowPath(name string) string { return filepath.Join(fs.dir.Shadows(), name) }
 
-func (e *Exporter) hasShadow(name string) bool {
+func (fs *shadows) hasShadow(name string) bool {
 	_, err := os.Stat(fs.shadowPath(name))
 	return err == nil
 }

@@ -54,13 +54,13 @@ const maxTrouble = 100
 
 // publish files the state of the rounds for other goroutines.
 func (e *Exporter) publish(roundErr error) {
-	sum := Summary{Rounds: e.rounds.n, Watch: e.tail.Stats(), Streams: make(map[State]int)}
+	sum := Summary{Rounds: e.rounds.agenda.n, Watch: e.tail.Stats(), Streams: make(map[State]int)}
 	if roundErr != nil {
 		sum.RoundError = roundErr.Error()
 	}
 	sum.Spool.Bytes, sum.Spool.Entries = e.spool.Usage()
 	sum.Spool.Limit, sum.Spool.Last, sum.Spool.Applied = e.settings.Export.SpoolBytes, e.spool.Last(), e.spool.Applied()
-	for scope, s := range e.streams {
+	for scope, s := range e.rounds.streams {
 		sum.Streams[s.status.State]++
 		if !s.status.settled() {
 			sum.Trouble = append(sum.Trouble, StreamStatus{Cell: scope, Epoch: s.doc.Residency.Epoch, TXID: s.doc.Residency.Spooled, Status: s.status})

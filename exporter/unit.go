@@ -20,12 +20,21 @@ import (
 	"celldexport/sinks/delivery"
 )
 
+// units turns proven LTX files into spool entries.
+type units struct {
+	*kit
+	ledgers *ledgers
+	shadows *shadows
+	journal *journal
+	entries *entries
+}
+
 // errTwoWriters is returned when the node's file and the bucket's object of
 // one transaction hold different pages: two processes wrote the same epoch.
 var errTwoWriters = errors.New("two writers in one epoch")
 
 // export spools the proven units in order.
-func (e *Exporter) export(ctx context.Context, s *stream, units []proof.Unit) error {
+func (us *units) export(ctx context.Context, s *stream, units []proof.Unit) error {
 	for _, u := range units {
 		if u.Max <= s.doc.Residency.Spooled {
 			continue
@@ -33,10 +42,10 @@ func (e *Exporter) export(ctx context.Context, s *stream, units []proof.Unit) er
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := e.room(); err != nil {
+		if err := us.entries.room(); err != nil {
 			return err
 		}
-		if err := e.exportUnit(ctx, s, u); err != nil {
+		if err := us.exportUnit(ctx, s, u); err != nil {
 			return fmt.Errorf("export %s e%d txid %d: %w", s.doc.Scope, s.doc.Residency.Epoch, u.Max, err)
 		}
 		s.wait.reset()
@@ -46,44 +55,44 @@ func (e *Exporter) export(ctx context.Context, s *stream, units []proof.Unit) er
 
 // room reports whether the spool takes another unit. One is always taken, so
 // that a unit larger than the spool's bound still goes through.
-func (e *Exporter) room() error {
-	if used, entries := e.spool.Usage(); entries > 0 && used >= e.settings.Export.SpoolBytes {
-		return waiting(StateFull, "the spool holds %d bytes (spool_bytes %d): reading stops until the sinks acknowledge", used, e.settings.Export.SpoolBytes)
+func (en *entries) room() error {
+	if used, entries := en.spool.Usage(); entries > 0 && used >= en.settings.Export.SpoolBytes {
+		return waiting(StateFull, "the spool holds %d bytes (spool_bytes %d): reading stops until the sinks acknowledge", used, en.settings.Export.SpoolBytes)
 	}
 	return nil
 }
 
-func (e *Exporter) exportUnit(ctx context.Context, s *stream, u proof.Unit) error {
-	if err := e.openBase(s); err != nil {
+func (us *units) exportUnit(ctx context.Context, s *stream, u proof.Unit) error {
+	if err := us.journal.openBase(s); err != nil {
 		return err
 	}
-	st, change, err := e.diffUnit(ctx, s, u)
+	st, change, err := us.diffUnit(ctx, s, u)
 	if err != nil {
 		return err
 	}
 	defer change.Close()
-	return e.spoolUnit(ctx, s, st, change)
+	return us.spoolUnit(ctx, s, st, change)
 }
 
 // diffUnit reads, verifies and diffs a unit. The change owns the pages.
-func (e *Exporter) diffUnit(ctx context.Context, s *stream, u proof.Unit) (staged, *diffpage.Change, error) {
-	st, err := e.stage(ctx, s, u)
+func (us *units) diffUnit(ctx context.Context, s *stream, u proof.Unit) (staged, *diffpage.Change, error) {
+	st, err := us.stage(ctx, s, u)
 	if err != nil {
 		return st, nil, err
 	}
 	if err := checkGrowth(st.images, s.shadow, st.info.Commit); err != nil {
-		return st, nil, errors.Join(e.broken(s, u, err), st.images.Close())
+		return st, nil, errors.Join(us.broken(s, u, err), st.images.Close())
 	}
 	change, err := s.base.Diff(st.images, st.info.Commit)
 	if err != nil {
-		return st, nil, errors.Join(e.broken(s, u, err), st.images.Close())
+		return st, nil, errors.Join(us.broken(s, u, err), st.images.Close())
 	}
 	return st, change, nil
 }
 
 // broken has the object of a unit passed over from now on: a wider one, or
 // the next full image, may carry the stream on.
-func (e *Exporter) broken(s *stream, u proof.Unit, err error) error {
+func (us *units) broken(s *stream, u proof.Unit, err error) error {
 	if u.Local == nil && (errors.Is(err, ltxfile.ErrCorrupt) || errors.Is(err, diffpage.ErrCorrupt)) {
 		s.skip[proof.ObjectID{Key: u.Object.Object.Key, ETag: u.Object.Object.ETag}] = struct{}{}
 	}
@@ -98,9 +107,9 @@ type staged struct {
 
 // stage reads and verifies a unit: the local file, or the covering object
 // when there is no equal local file or that one turns out to be damaged.
-func (e *Exporter) stage(ctx context.Context, s *stream, u proof.Unit) (staged, error) {
+func (us *units) stage(ctx context.Context, s *stream, u proof.Unit) (staged, error) {
 	if u.Local != nil {
-		st, err := e.stageLocal(*u.Local)
+		st, err := us.stageLocal(*u.Local)
 		if err == nil && st.info.Checksum == u.Checksum {
 			return st, checkTXIDs(st.info, u.Min, u.Max)
 		}
@@ -112,17 +121,17 @@ func (e *Exporter) stage(ctx context.Context, s *stream, u proof.Unit) (staged, 
 		if !errors.Is(err, ltxfile.ErrCorrupt) {
 			return staged{}, err
 		}
-		e.log.Warn("local file is damaged, reading the bucket's", "cell", s.doc.Scope, "err", err)
+		us.log.Warn("local file is damaged, reading the bucket's", "cell", s.doc.Scope, "err", err)
 	}
-	st, err := e.stageObject(ctx, u.Object)
+	st, err := us.stageObject(ctx, u.Object)
 	if err != nil {
-		return staged{}, e.broken(s, proof.Unit{Object: u.Object}, err)
+		return staged{}, us.broken(s, proof.Unit{Object: u.Object}, err)
 	}
 	if err := checkTXIDs(st.info, u.Min, u.Max); err != nil {
 		return staged{}, errors.Join(err, st.images.Close())
 	}
 	if u.Differs != nil {
-		if err := e.compareTwins(st, *u.Differs); err != nil {
+		if err := us.compareTwins(st, *u.Differs); err != nil {
 			return staged{}, errors.Join(err, st.images.Close())
 		}
 	}
@@ -136,8 +145,8 @@ func checkTXIDs(info ltxfile.Info, minTXID, maxTXID uint64) error {
 	return nil
 }
 
-func (e *Exporter) stageLocal(f ltxtail.File) (staged, error) {
-	r, err := e.tail.Open(f)
+func (us *units) stageLocal(f ltxtail.File) (staged, error) {
+	r, err := us.tail.Open(f)
 	if err != nil {
 		return staged{}, err
 	}
@@ -146,15 +155,15 @@ func (e *Exporter) stageLocal(f ltxtail.File) (staged, error) {
 	if err != nil {
 		return staged{}, fmt.Errorf("stage %s: %w", f.Path, err)
 	}
-	st, err := e.decode(r, info.Size())
+	st, err := us.decode(r, info.Size())
 	if err != nil {
 		return staged{}, fmt.Errorf("stage %s: %w", f.Path, err)
 	}
 	return st, nil
 }
 
-func (e *Exporter) stageObject(ctx context.Context, f chain.File) (staged, error) {
-	r, err := chain.Open(ctx, e.fleet, f)
+func (us *units) stageObject(ctx context.Context, f chain.File) (staged, error) {
+	r, err := chain.Open(ctx, us.fleet, f)
 	if errors.Is(err, objstore.ErrPrecondition) || errors.Is(err, objstore.ErrNotFound) {
 		return staged{}, waiting(StatePending, "%s changed after it was listed", f.Object.Key)
 	}
@@ -162,7 +171,7 @@ func (e *Exporter) stageObject(ctx context.Context, f chain.File) (staged, error
 		return staged{}, err
 	}
 	defer r.Close()
-	st, err := e.decode(r, f.Object.Size)
+	st, err := us.decode(r, f.Object.Size)
 	if err != nil {
 		return staged{}, fmt.Errorf("stage %s: %w", f.Object.Key, err)
 	}
@@ -170,7 +179,7 @@ func (e *Exporter) stageObject(ctx context.Context, f chain.File) (staged, error
 }
 
 // decode keeps a file's pages until its checksum is known to be right.
-func (e *Exporter) decode(r io.Reader, size int64) (staged, error) {
+func (us *units) decode(r io.Reader, size int64) (staged, error) {
 	var images *shadow.Images
 	head := make([]byte, ltxfile.HeaderSize)
 	if _, err := io.ReadFull(r, head); err != nil {
@@ -180,7 +189,7 @@ func (e *Exporter) decode(r io.Reader, size int64) (staged, error) {
 	if err != nil {
 		return staged{}, err
 	}
-	images = shadow.NewImages(h.PageSize, e.settings.Export.MaxTxBytes, e.dir.Temp())
+	images = shadow.NewImages(h.PageSize, us.settings.Export.MaxTxBytes, us.dir.Temp())
 	info, err := ltxfile.Decode(io.MultiReader(bytes.NewReader(head), r), size, images.Add)
 	if err != nil {
 		return staged{}, errors.Join(err, images.Close())
@@ -191,8 +200,8 @@ func (e *Exporter) decode(r io.Reader, size int64) (staged, error) {
 // compareTwins decides between an object that was encoded again and two
 // writers: the pages of both files must be equal. A local file that cannot be
 // read in full is no evidence of a second writer.
-func (e *Exporter) compareTwins(st staged, local ltxtail.File) error {
-	twin, err := e.stageLocal(local)
+func (us *units) compareTwins(st staged, local ltxtail.File) error {
+	twin, err := us.stageLocal(local)
 	if err != nil {
 		return nil
 	}
@@ -229,18 +238,18 @@ func checkGrowth(images *shadow.Images, sh *shadow.Shadow, commit uint32) error 
 }
 
 // spoolUnit encodes a unit's records beside its pages, as one spool entry.
-func (e *Exporter) spoolUnit(ctx context.Context, s *stream, st staged, change *diffpage.Change) error {
+func (us *units) spoolUnit(ctx context.Context, s *stream, st staged, change *diffpage.Change) error {
 	at := ledger.Mark{Epoch: s.doc.Residency.Epoch, TXID: st.info.MaxTXID}
-	plan, err := e.plan(ctx, s, change, at)
+	plan, err := us.plan(ctx, s, change, at)
 	if err != nil {
 		return err
 	}
-	name, err := e.cellName(s, change)
+	name, err := us.cellName(s, change)
 	if err != nil {
 		return err
 	}
-	env := e.envelope(s, name, st.info.Timestamp, envelope.Position{Epoch: at.Epoch, TXID: at.TXID, Commit: at.TXID})
-	w, err := e.spool.Begin(delivery.Unit{
+	env := us.entries.envelope(s, name, st.info.Timestamp, envelope.Position{Epoch: at.Epoch, TXID: at.TXID, Commit: at.TXID})
+	w, err := us.spool.Begin(delivery.Unit{
 		Form: delivery.FormUnit, Stream: env.Stream, CellName: name, CommittedAt: env.CommittedAt, Node: env.Node,
 		Scope: s.doc.Scope, Position: env.Position, MinTXID: st.info.MinTXID, MaxTXID: st.info.MaxTXID,
 		PageSize: st.images.PageSize(), Commit: st.info.Commit, Checksum: st.info.Checksum,
@@ -264,49 +273,49 @@ func (e *Exporter) spoolUnit(ctx context.Context, s *stream, st staged, change *
 	if err := change.Accept(); err != nil {
 		return stateFailed(err)
 	}
-	e.accepted(s, plan, stats)
-	e.spooled(s, seq, changed)
+	us.accepted(s, plan, stats)
+	us.journal.spooled(s, seq, changed)
 	d := s.doc
 	d.CellName, d.CommittedAt = name, env.CommittedAt
 	d.Residency.Spooled, d.Residency.Based = at.TXID, true
 	d.Shadow.PageSize, d.Shadow.Commit, d.Shadow.Epoch, d.Shadow.TXID = st.images.PageSize(), st.info.Commit, at.Epoch, at.TXID
-	e.tail.Advance(d.Scope, at.Epoch, at.TXID)
+	us.tail.Advance(d.Scope, at.Epoch, at.TXID)
 	return nil
 }
 
 // accepted counts what a unit became.
-func (e *Exporter) accepted(s *stream, plan *rowset.Plan, stats rowset.Stats) {
+func (us *units) accepted(s *stream, plan *rowset.Plan, stats rowset.Stats) {
 	s.plan = plan.Next()
 	s.describe(stats.Described)
-	e.metrics.unit(stats)
+	us.metrics.unit(stats)
 	for _, r := range stats.Reasons {
-		e.log.Warn("table exported without rows", "cell", s.doc.Scope, "table", r.Table, "generation", r.Generation, "reason", r.Reason)
+		us.log.Warn("table exported without rows", "cell", s.doc.Scope, "table", r.Table, "generation", r.Generation, "reason", r.Reason)
 	}
 }
 
 // plan decides what the unit does to each table and enters it in the ledger
 // first: no unit is spooled whose generations the ledger does not hold.
-func (e *Exporter) plan(ctx context.Context, s *stream, change *diffpage.Change, at ledger.Mark) (*rowset.Plan, error) {
+func (us *units) plan(ctx context.Context, s *stream, change *diffpage.Change, at ledger.Mark) (*rowset.Plan, error) {
 	if s.plan != nil && change.After() == change.Before() {
 		return s.plan, nil
 	}
-	led, err := e.ledgerOf(ctx, s)
+	led, err := us.ledgers.ledgerOf(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	plan, err := rowset.NewPlan(change.After(), change.Before(), led.Tables, at, s.spooledMark(), e.rowOptions(s))
+	plan, err := rowset.NewPlan(change.After(), change.Before(), led.Tables, at, s.spooledMark(), us.rowOptions(s))
 	if err != nil {
 		return nil, err
 	}
-	return plan, e.enterPlan(ctx, s, plan)
+	return plan, us.enterPlan(ctx, s, plan)
 }
 
 // enterPlan writes the generations that a plan opens and closes.
-func (e *Exporter) enterPlan(ctx context.Context, s *stream, plan *rowset.Plan) error {
+func (us *units) enterPlan(ctx context.Context, s *stream, plan *rowset.Plan) error {
 	if !plan.Changed() {
 		return nil
 	}
-	led, err := e.updateLedger(ctx, s, func(l *ledger.Stream) error {
+	led, err := us.ledgers.updateLedger(ctx, s, func(l *ledger.Stream) error {
 		return l.SetTables(s.doc.Residency.Epoch, plan.Ledger())
 	})
 	if err != nil {
@@ -316,17 +325,17 @@ func (e *Exporter) enterPlan(ctx context.Context, s *stream, plan *rowset.Plan) 
 	return nil
 }
 
-func (e *Exporter) rowOptions(s *stream) rowset.Options {
+func (us *units) rowOptions(s *stream) rowset.Options {
 	return rowset.Options{
-		Scope: s.doc.Scope, Deny: e.deny(s.scope.Class()),
-		MaxRecordBytes: e.settings.Export.MaxRecordBytes, MemoryBytes: e.settings.Export.MaxTxBytes, TempDir: e.dir.Temp(),
+		Scope: s.doc.Scope, Deny: us.deny(s.scope.Class()),
+		MaxRecordBytes: us.settings.Export.MaxRecordBytes, MemoryBytes: us.settings.Export.MaxTxBytes, TempDir: us.dir.Temp(),
 	}
 }
 
 // deny is the deny list of a class.
-func (e *Exporter) deny(class string) func(string) bool {
+func (us *units) deny(class string) func(string) bool {
 	denied := make(map[string]bool)
-	for _, t := range e.settings.Export.DenyTables {
+	for _, t := range us.settings.Export.DenyTables {
 		if t.Class == class {
 			denied[t.Name] = true
 		}
@@ -335,7 +344,7 @@ func (e *Exporter) deny(class string) func(string) bool {
 }
 
 // cellName is the Durable Object's name after the unit.
-func (e *Exporter) cellName(s *stream, change *diffpage.Change) (*string, error) {
+func (us *units) cellName(s *stream, change *diffpage.Change) (*string, error) {
 	if s.doc.Residency.Based && !change.Touched(metadataTable) {
 		return s.doc.CellName, nil
 	}
@@ -350,9 +359,9 @@ func (e *Exporter) cellName(s *stream, change *diffpage.Change) (*string, error)
 const metadataTable = "_cf_METADATA"
 
 // envelope is the part that all records of one position share.
-func (e *Exporter) envelope(s *stream, name *string, committedAt int64, pos envelope.Position) envelope.Envelope {
+func (en *entries) envelope(s *stream, name *string, committedAt int64, pos envelope.Position) envelope.Envelope {
 	return envelope.Envelope{
-		Stream: s.doc.ID, CellName: name, Position: pos, CommittedAt: committedAt, Node: e.settings.Node,
+		Stream: s.doc.ID, CellName: name, Position: pos, CommittedAt: committedAt, Node: en.settings.Node,
 		Origin: envelope.Live, Fragment: 1, Fragments: 1,
 	}
 }
