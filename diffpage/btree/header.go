@@ -21,6 +21,10 @@ const Magic = "SQLite format 3\x00"
 // header of that page comes after it.
 const HeaderSize = 100
 
+// MinUsable is the least of a page that SQLite lets be usable (SQLite file
+// format 1.3.4). The limits of cells make no sense below it.
+const MinUsable = 480
+
 // MaxDepth is how deep a tree can be; SQLite refuses deeper ones.
 const MaxDepth = 20
 
@@ -50,7 +54,7 @@ func ParseFileHeader(page []byte) (FileHeader, error) {
 		return h, fmt.Errorf("the header names a page size of %d: %w", h.PageSize, ErrCorrupt)
 	}
 	h.Usable = int(h.PageSize) - int(page[20])
-	if h.Usable < 480 {
+	if h.Usable < MinUsable {
 		return h, fmt.Errorf("the header leaves %d usable bytes of a page: %w", h.Usable, ErrCorrupt)
 	}
 	h.Encoding = binary.BigEndian.Uint32(page[56:])

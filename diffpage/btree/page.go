@@ -44,7 +44,7 @@ func (p *Page) Parse(pgno uint32, data []byte, usable int) error {
 	if pgno == 1 {
 		at = HeaderSize
 	}
-	if usable > len(data) || usable < at+12 {
+	if usable > len(data) || usable < MinUsable {
 		return fmt.Errorf("%d usable bytes in a page of %d: %w", usable, len(data), ErrCorrupt)
 	}
 	p.data = data[:usable]
