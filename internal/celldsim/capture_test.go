@@ -2,6 +2,7 @@ package celldsim
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -21,6 +22,7 @@ func TestCaptureFilesEqualDatabase(t *testing.T) {
 			n := newNode(t, f, "node-a")
 			c, err := n.ActivateWith(t.Context(), Activation{Cell: f.CellID("Shelf", "a"), Pragmas: pragmas})
 			must(t, err)
+			checkForm(t, c, pragmas)
 			w := NewWorkload(WorkloadConfig{Seed: uint64(seed), Vacuum: true, InvalidText: true, Scope: c.Scope()})
 			for i := range 40 {
 				must(t, w.Run(t.Context(), c.DB(), 1+i%4))
@@ -34,6 +36,19 @@ func TestCaptureFilesEqualDatabase(t *testing.T) {
 			must(t, c.UploadMerged(t.Context()))
 			checkBucket(t, f, c.Scope(), dump(t, c))
 		})
+	}
+}
+
+// checkForm holds that the pragmas of a new database took effect.
+func checkForm(t *testing.T, c *Cell, pragmas []string) {
+	t.Helper()
+	for _, p := range append(pragmas, "journal_mode('wal')", "wal_autocheckpoint(0)") {
+		name, want, _ := strings.Cut(strings.Trim(p, ")"), "(")
+		var got string
+		must(t, c.DB().QueryRow("PRAGMA "+name).Scan(&got))
+		if got != strings.Trim(want, "'") {
+			t.Errorf("%s is %s, want %s", name, got, want)
+		}
 	}
 }
 

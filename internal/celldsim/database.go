@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"modernc.org/sqlite"
 
@@ -37,21 +38,19 @@ func (d *database) open() error {
 // in order: page_size, encoding and auto_vacuum take effect on a database
 // that does not exist yet.
 func openDatabase(path string, pragmas []string) (*sql.DB, error) {
-	query := url.Values{}
-	for _, p := range pragmas {
-		query.Add("_pragma", p)
-	}
-	for _, p := range []string{"journal_mode(wal)", "wal_autocheckpoint(0)", "synchronous(off)"} {
-		query.Add("_pragma", p)
-	}
+	query := url.Values{"_pragma": {"wal_autocheckpoint(0)", "synchronous(off)"}}
 	connector, err := sqlite.NewConnector(path + "?" + query.Encode())
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(1)
-	if err := db.Ping(); err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, errors.Join(err, db.Close()))
+	// The driver sorts the pragmas of a connector by their text; the order
+	// matters here, since the first one that writes page 1 fixes its size.
+	for _, p := range append(slices.Clone(pragmas), "journal_mode(wal)") {
+		if _, err := db.Exec("PRAGMA " + p); err != nil {
+			return nil, fmt.Errorf("open %s: pragma %s: %w", path, p, errors.Join(err, db.Close()))
+		}
 	}
 	return db, nil
 }
