@@ -12,6 +12,7 @@ import (
 	"github.com/apache/arrow-go/v18/parquet"
 	"github.com/apache/arrow-go/v18/parquet/compress"
 	"github.com/apache/arrow-go/v18/parquet/file"
+	"github.com/apache/arrow-go/v18/parquet/metadata"
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 )
@@ -199,6 +200,41 @@ required byte_array field_id=-1 body (String);`
 				}
 			}
 		}
+	}
+}
+
+// TestStatistics: readers skip objects by them, so large unsigned numbers must
+// not come out as negative ones.
+func TestStatistics(t *testing.T) {
+	object := encode(t, []envelope.Encoded{sample(0), sample(4)}) // epochs 3 and 2^64-1
+	r, err := file.NewParquetReader(bytes.NewReader(object))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for c, want := range map[int][2]int64{colEpoch: {3, -1}, colIncarnation: {3, -1}, colTXID: {0, -2}, colCommittedAt: {-1, 1_790_000_000_000}} {
+		chunk, err := r.MetaData().RowGroup(0).ColumnChunk(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stats, err := chunk.Statistics()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stats == nil || !stats.HasMinMax() {
+			continue // none is allowed, wrong ones are not
+		}
+		s := stats.(*metadata.Int64Statistics)
+		if got := [2]int64{s.Min(), s.Max()}; got != want {
+			t.Errorf("column %s: statistics %v, want %v", columns[c].name, got, want)
+		}
+	}
+	chunk, err := r.MetaData().RowGroup(0).ColumnChunk(colBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if set, _ := chunk.StatsSet(); set {
+		t.Error("body has statistics: they would repeat whole records")
 	}
 }
 

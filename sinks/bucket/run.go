@@ -120,8 +120,8 @@ func (r *run) next(ctx context.Context) error {
 		return nil
 	case err != nil:
 		return err
-	case entry == nil:
-		r.urgent = r.batch != nil && r.queue.Flush()
+	case entry == nil: // the deadline passed, or a flush was asked for
+		r.urgent = r.batch != nil
 		return nil
 	}
 	return r.take(ctx, entry)
