@@ -153,7 +153,14 @@ func TestKill(t *testing.T) {
 	v := newVictim(t, 1)
 	v.lives(kills, 50*time.Millisecond, 900*time.Millisecond)
 	v.finish()
-	v.equal(v.cells...)
+	got := v.equal(v.cells...)
+	for _, c := range v.cells {
+		holes, err := got.Holes(c.Scope())
+		v.must(err)
+		for _, h := range holes {
+			t.Error(h)
+		}
+	}
 	sent, again := v.identical()
 	t.Logf("%d records sent, %d of them again", sent, again)
 	if sent == 0 {

@@ -17,6 +17,9 @@ type Pending struct{ Cell, Reason string }
 // shutdownTime bounds the last round and the last delivery of Run.
 const shutdownTime = 20 * time.Second
 
+// firstWalk is how often it is looked whether the directory was walked once.
+const firstWalk = 20 * time.Millisecond
+
 // lowLatency is the shortest interval of rounds.
 const lowLatency = 250 * time.Millisecond
 
@@ -56,7 +59,11 @@ func (e *Exporter) loop(ctx context.Context) error {
 		if err := e.tick(ctx); err != nil {
 			return err
 		}
-		timer.Reset(e.every)
+		if e.tail.Stats().Scans == 0 {
+			timer.Reset(firstWalk)
+		} else {
+			timer.Reset(e.every)
+		}
 	}
 }
 

@@ -58,53 +58,35 @@ type Config struct {
 // Tail follows one node's data directory. Its methods are safe for
 // concurrent use.
 type Tail struct {
-	cfg     Config
-	fs      FS
-	watcher Watcher
-	wake    chan struct{}
+	cfg  Config
+	wake chan struct{}
 
+	// mu guards both.
 	mu      sync.Mutex
-	cells   map[string]*cell
-	dirty   map[string]struct{}
-	watched map[string]struct{}
-	stats   Stats
+	tree    tree
+	watches watches
 }
 
 // Stats counts what a Tail sees, for metrics and state.
 type Stats struct {
 	// Cells with at least one epoch directory; Facets are facet directories
 	// below them, which are counted and not exported.
-	Cells, Facets int
+	Cells  int `json:"cells"`
+	Facets int `json:"facets"`
 	// Pending is the number of files waiting.
-	Pending int
+	Pending int `json:"pending"`
 	// Watched directories; WatchErrors that could not be watched.
-	Watched, WatchErrors int
+	Watched     int `json:"watched"`
+	WatchErrors int `json:"watch_errors"`
 	// Polling says that something cannot be watched and short polls stand in.
-	Polling bool
+	Polling bool `json:"polling"`
 	// Scans is the number of finished walks; Unreadable the directories that
 	// the last one could not read, Foreign the names it did not know.
-	Scans, Unreadable, Foreign int
+	Scans      int `json:"scans"`
+	Unreadable int `json:"unreadable"`
+	Foreign    int `json:"foreign"`
 	// LastError is the last directory error, "" when the last walk had none.
-	LastError string
-}
-
-// cell is what is kept of one cell directory.
-type cell struct {
-	residencies map[uint64]*residency
-	facets      int
-	// stamp is the state of the cell's ltx directory at its last reading.
-	stamp stamp
-}
-
-type residency struct {
-	epoch   uint64
-	after   uint64
-	pending []uint64
-	live    bool
-	evicted bool
-	// dir and files are the states of the epoch and of the LTX directory at
-	// their last reading.
-	dir, files stamp
+	LastError string `json:"last_error,omitempty"`
 }
 
 // New returns a Tail of cfg.Root. It reads nothing yet: Scan does.
@@ -120,14 +102,13 @@ func New(cfg Config) *Tail {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Tail{
-		cfg:     cfg,
-		fs:      cfg.FS,
-		wake:    make(chan struct{}, 1),
-		cells:   make(map[string]*cell),
-		dirty:   make(map[string]struct{}),
-		watched: make(map[string]struct{}),
+	t := &Tail{cfg: cfg, wake: make(chan struct{}, 1)}
+	t.watches = watches{log: cfg.Log, watched: make(map[string]struct{})}
+	t.tree = tree{
+		root: cfg.Root, fs: cfg.FS, now: cfg.Now, watches: &t.watches, wake: t.wake,
+		cells: make(map[string]*cell), dirty: make(map[string]struct{}),
 	}
+	return t
 }
 
 // Wake is signalled when a cell became dirty.
@@ -137,8 +118,8 @@ func (t *Tail) Wake() <-chan struct{} { return t.wake }
 func (t *Tail) Dirty() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	names := slices.Sorted(maps.Keys(t.dirty))
-	clear(t.dirty)
+	names := slices.Sorted(maps.Keys(t.tree.dirty))
+	clear(t.tree.dirty)
 	return names
 }
 
@@ -146,14 +127,14 @@ func (t *Tail) Dirty() []string {
 func (t *Tail) Cells() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.Sorted(maps.Keys(t.cells))
+	return slices.Sorted(maps.Keys(t.tree.cells))
 }
 
 // Cell returns the residencies known of a cell, by ascending epoch.
 func (t *Tail) Cell(scope string) []Residency {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := t.cells[scope]
+	c := t.tree.cells[scope]
 	if c == nil {
 		return nil
 	}
@@ -162,7 +143,7 @@ func (t *Tail) Cell(scope string) []Residency {
 		r := c.residencies[epoch]
 		files := make([]File, len(r.pending))
 		for i, txid := range r.pending {
-			files[i] = File{TXID: txid, Path: t.filePath(scope, epoch, txid)}
+			files[i] = File{TXID: txid, Path: t.tree.filePath(scope, epoch, txid)}
 		}
 		out = append(out, Residency{Epoch: epoch, Files: files, Live: r.live, Evicted: r.evicted})
 	}
@@ -174,7 +155,7 @@ func (t *Tail) Cell(scope string) []Residency {
 func (t *Tail) Advance(scope string, epoch, txid uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := t.cells[scope]
+	c := t.tree.cells[scope]
 	if c == nil {
 		return
 	}
@@ -195,31 +176,23 @@ func (t *Tail) Advance(scope string, epoch, txid uint64) {
 func (t *Tail) Stats() Stats {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := t.stats
-	s.Cells, s.Watched = len(t.cells), len(t.watched)
-	for _, c := range t.cells {
+	s := t.tree.stats
+	s.Cells, s.Watched, s.WatchErrors = len(t.tree.cells), len(t.watches.watched), t.watches.errors
+	for _, c := range t.tree.cells {
 		s.Facets += c.facets
 		for _, r := range c.residencies {
 			s.Pending += len(r.pending)
 		}
 	}
-	s.Polling = t.watcher == nil || s.WatchErrors > 0
+	s.Polling = t.watches.watcher == nil || s.WatchErrors > 0
 	return s
 }
 
 // Open opens a pending file for reading.
 func (t *Tail) Open(f File) (ReadFile, error) {
-	r, err := t.fs.Open(f.Path)
+	r, err := t.cfg.FS.Open(f.Path)
 	if err != nil {
 		return nil, fmt.Errorf("open pending file: %w", err)
 	}
 	return r, nil
-}
-
-func (t *Tail) markDirty(scope string) {
-	t.dirty[scope] = struct{}{}
-	select {
-	case t.wake <- struct{}{}:
-	default:
-	}
 }

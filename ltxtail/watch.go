@@ -3,7 +3,6 @@ package ltxtail
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"path/filepath"
 	"strings"
 	"time"
@@ -51,8 +50,8 @@ func (t *Tail) Run(ctx context.Context) error {
 	defer timer.Stop()
 	var events <-chan fsnotify.Event
 	var failures <-chan error
-	if t.watcher != nil {
-		events, failures = t.watcher.Events(), t.watcher.Errors()
+	if t.watches.watcher != nil {
+		events, failures = t.watches.watcher.Events(), t.watches.watcher.Errors()
 	}
 	for {
 		select {
@@ -69,9 +68,7 @@ func (t *Tail) Run(ctx context.Context) error {
 				failures = nil
 				continue
 			}
-			t.noteWatchError(err)
-			t.forgetStamps()
-			t.rescan()
+			t.lost(err)
 		case <-timer.C:
 			t.rescan()
 			timer.Reset(t.interval())
@@ -98,15 +95,15 @@ func (t *Tail) startWatcher() {
 		return
 	}
 	t.mu.Lock()
-	t.watcher = w
-	t.mu.Unlock()
+	defer t.mu.Unlock()
+	t.watches.watcher = w
 }
 
 func (t *Tail) stopWatcher() {
 	t.mu.Lock()
-	w := t.watcher
-	t.watcher = nil
-	clear(t.watched)
+	w := t.watches.watcher
+	t.watches.watcher = nil
+	clear(t.watches.watched)
 	t.mu.Unlock()
 	if w != nil {
 		_ = w.Close() // the descriptors are gone either way
@@ -120,62 +117,14 @@ func (t *Tail) interval() time.Duration {
 	return t.cfg.Rescan
 }
 
-// noteWatchError counts a failure and says once which kernel limit it is.
-func (t *Tail) noteWatchError(err error) {
+// lost takes an error of the watcher: events are missing, so everything is
+// read again.
+func (t *Tail) lost(err error) {
 	t.mu.Lock()
-	first := t.stats.WatchErrors == 0
-	if !errors.Is(err, fsnotify.ErrEventOverflow) {
-		t.stats.WatchErrors++
-	}
+	t.watches.note(err, !errors.Is(err, fsnotify.ErrEventOverflow))
+	t.tree.forgetStamps()
 	t.mu.Unlock()
-	if first {
-		t.cfg.Log.Warn("watching is incomplete, polling instead; see fs.inotify.max_user_watches and max_queued_events", "err", err)
-	}
-}
-
-// forgetStamps makes the next walk read everything: events were lost.
-func (t *Tail) forgetStamps() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, c := range t.cells {
-		c.stamp = stamp{}
-		for _, r := range c.residencies {
-			r.dir, r.files = stamp{}, stamp{}
-		}
-	}
-}
-
-// watch adds a watch on dir if there is none. It is called with t.mu held and
-// before dir is read, so that whatever appears in between is seen twice
-// rather than never.
-func (t *Tail) watch(dir string) {
-	if t.watcher == nil {
-		return
-	}
-	if _, ok := t.watched[dir]; ok {
-		return
-	}
-	if err := t.watcher.Add(dir); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return
-		}
-		first := t.stats.WatchErrors == 0
-		t.stats.WatchErrors++
-		if first {
-			t.cfg.Log.Warn("a directory cannot be watched, polling instead; see fs.inotify.max_user_watches", "err", err)
-		}
-		return
-	}
-	t.watched[dir] = struct{}{}
-}
-
-func (t *Tail) unwatch(dir string) {
-	if _, ok := t.watched[dir]; ok {
-		delete(t.watched, dir)
-		if t.watcher != nil {
-			_ = t.watcher.Remove(dir) // a removed directory has no watch left
-		}
-	}
+	t.rescan()
 }
 
 // handle takes one event: a file renamed into an LTX directory becomes
@@ -192,19 +141,19 @@ func (t *Tail) handle(ev fsnotify.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if ev.Has(fsnotify.Remove) || ev.Has(fsnotify.Rename) {
-		delete(t.watched, ev.Name)
+		delete(t.watches.watched, ev.Name)
 	}
 	if epoch, txid, ok := parseRest(rest); ok && ev.Has(fsnotify.Create) {
-		if c := t.cells[scope]; c != nil {
+		if c := t.tree.cells[scope]; c != nil {
 			if r := c.residencies[epoch]; r != nil && r.live {
-				t.addPending(scope, r, txid)
+				t.tree.addPending(scope, r, txid)
 				return
 			}
 		}
 	} else if ev.Op == fsnotify.Chmod || ev.Op == fsnotify.Write || strings.HasSuffix(rest, tmpSuffix) {
 		return
 	}
-	if err := t.scanCell(scope); err != nil {
-		t.stats.LastError = err.Error()
+	if err := t.tree.scanCell(scope); err != nil {
+		t.tree.stats.LastError = err.Error()
 	}
 }

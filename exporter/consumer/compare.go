@@ -51,6 +51,23 @@ func (c *Consumer) Certified(src Source) []string {
 	return nil
 }
 
+// Holes reports, as differences, where the consumer knows that it may lack
+// something of a cell: gaps, and epochs that went on from more than is
+// certified of the one before.
+func (c *Consumer) Holes(cell string) ([]string, error) {
+	gaps, err := c.State.Gaps()
+	if err != nil {
+		return nil, fmt.Errorf("look for gaps: %w", err)
+	}
+	var diffs []string
+	for _, g := range gaps {
+		if g.Stream.Cell == cell {
+			diffs = append(diffs, fmt.Sprintf("cell %s: not certified without a gap: %s", cell, g.AppendJSON(nil)))
+		}
+	}
+	return diffs, nil
+}
+
 // Survived is, by cell and epoch, the last txid that the next epoch continues
 // from.
 type Survived map[string]map[uint64]uint64

@@ -41,8 +41,8 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// A record that never arrives shows as a row that differs and as a head that
-// is not certified.
+// A record that never arrives shows as a row that differs, and as a head or a
+// link that is not certified.
 func TestDroppedRecord(t *testing.T) {
 	var at target
 	equal, out := play(t, Options{consumed: func(c *consumer.Consumer) {
@@ -50,7 +50,7 @@ func TestDroppedRecord(t *testing.T) {
 		c.Records = slices.DeleteFunc(c.Records, at.made)
 		apply(t, c)
 	}})
-	red(t, equal, out, at.stream.Cell, "table "+at.table, at.key, "certified to")
+	red(t, equal, out, at.stream.Cell, "table "+at.table, at.key, "certified")
 }
 
 // Two values that changed places show as a row that differs.

@@ -305,8 +305,8 @@ func (sc *scene) close() error {
 	return errors.Join(sc.stopExporters(), sc.fleet.Close())
 }
 
-// compare holds the consumer against every cell: rows, certificates, and that
-// nothing of a lost history was exported.
+// compare holds the consumer against every cell: rows, certificates, gaps, and
+// that nothing of a lost history was exported.
 func (sc *scene) compare(ctx context.Context, c *consumer.Consumer) ([]string, error) {
 	var diffs []string
 	for _, a := range sc.cells {
@@ -315,7 +315,11 @@ func (sc *scene) compare(ctx context.Context, c *consumer.Consumer) ([]string, e
 		if err != nil {
 			return nil, err
 		}
-		diffs = append(append(diffs, found...), c.Certified(src)...)
+		holes, err := c.Holes(a.scope)
+		if err != nil {
+			return nil, err
+		}
+		diffs = append(append(append(diffs, found...), c.Certified(src)...), holes...)
 	}
 	return append(diffs, c.Phantoms(sc.survived)...), nil
 }

@@ -9,6 +9,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -38,6 +39,10 @@ type Dir struct {
 // Open creates the directory when needed, locks it and opens its database. A
 // directory that another process holds gives ErrInUse with that process's id.
 func Open(ctx context.Context, path string) (*Dir, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("find the state directory: %w", err)
+	}
 	for _, sub := range []string{"", shadowDir, spoolDir, tempDir, deliveryDir} {
 		if err := os.MkdirAll(filepath.Join(path, sub), 0o700); err != nil {
 			return nil, fmt.Errorf("create state directory: %w", err)
@@ -106,7 +111,9 @@ func lockFile(name string) (*os.File, error) {
 
 func (d *Dir) open(ctx context.Context) error {
 	name := filepath.Join(d.path, "state.db")
-	db, err := sql.Open("sqlite", "file:"+name+"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)")
+	// A path may hold characters that mean something in a URI.
+	uri := url.URL{Scheme: "file", Path: name}
+	db, err := sql.Open("sqlite", uri.String()+"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)")
 	if err != nil {
 		return fmt.Errorf("open state database: %w", err)
 	}
