@@ -213,6 +213,22 @@ func TestFailingStoreIsWaitedFor(t *testing.T) {
 	}
 }
 
+func TestFlushTellsWhyItEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := objstore.NewFault(objstore.NewMemory())
+		store.Add(objstore.Rule{Op: objstore.OpPut, Before: errors.New("503 slow down")})
+		r := start(t, t.TempDir(), Config{Store: store})
+		r.unit(t, 1, 1, "row")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err := r.engine.Flush(ctx)
+		if err == nil || !strings.Contains(err.Error(), "503 slow down") || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("flush: %v", err)
+		}
+		r.stop()
+	})
+}
+
 // TestRestartAtEveryPut stops the sink before and after each PUT and each
 // acknowledgement, as a kill would, and goes on from there with the state and
 // the bucket of that moment. The object under way keeps its name and bytes.

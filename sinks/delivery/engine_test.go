@@ -302,6 +302,37 @@ func TestSinkAttachedLate(t *testing.T) {
 	})
 }
 
+// TestJournalThatFailsIsWaitedFor breaks delivery.db for a while: sinks are
+// started again and send the same, and the chain goes on.
+func TestJournalThatFailsIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink := &fakeSink{name: "bucket", batch: 2, every: time.Second}
+		r := start(t, t.TempDir(), Config{}, sink)
+		linkOf(t, r.spool, 1)
+		unitOf(t, r.spool, unit(1, 1), 1)
+		time.Sleep(10 * time.Second)
+		db := r.engine.journal.db
+		for txid := range uint64(6) {
+			if _, err := db.Exec("ALTER TABLE account RENAME TO away"); err != nil {
+				t.Fatal(err)
+			}
+			unitOf(t, r.spool, unit(1, txid+2), 1)
+			time.Sleep(time.Duration(txid*700) * time.Millisecond)
+			if _, err := db.Exec("ALTER TABLE away RENAME TO account"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Duration(txid) * time.Second)
+		}
+		r.flush(t)
+		wantCertified(t, sink, 1, 7)
+		st, err := r.engine.Status()
+		if err != nil || st[0].Restarts == 0 {
+			t.Errorf("status %+v, %v: nothing was noticed", st, err)
+		}
+		r.stop()
+	})
+}
+
 func TestForgottenStreamBeginsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &fakeSink{name: "bucket"}

@@ -56,8 +56,14 @@ func (e *Engine) behind(seq uint64) string {
 		o.mu.Lock()
 		if o.acked < seq {
 			text := fmt.Sprintf("sink %s has acknowledged entry %d of %d", o.sink.Name(), o.acked, seq)
-			if o.lastErr.text != "" {
-				text += ", last error: " + o.lastErr.text
+			last := o.lastErr.text
+			if r, ok := o.sink.(Reporter); ok {
+				if _, retrying := r.Report(); retrying != "" {
+					last = retrying
+				}
+			}
+			if last != "" {
+				text += ", last error: " + last
 			}
 			lack = append(lack, text)
 		}
