@@ -39,6 +39,7 @@ type WorkloadConfig struct {
 type Workload struct {
 	cfg          WorkloadConfig
 	rand         *rand.Rand
+	values       values
 	tables       []workTable
 	named        int // names given so far
 	transactions int
@@ -55,7 +56,9 @@ func NewWorkload(cfg WorkloadConfig) *Workload {
 	if cfg.MaxValue == 0 {
 		cfg.MaxValue = 12_000
 	}
-	return &Workload{cfg: cfg, rand: rand.New(rand.NewPCG(cfg.Seed, 0x776f726b))}
+	w := &Workload{cfg: cfg, rand: rand.New(rand.NewPCG(cfg.Seed, 0x776f726b))}
+	w.values = values{rand: w.rand, cfg: &w.cfg}
+	return w
 }
 
 // Transactions returns how many transactions were committed.
@@ -164,7 +167,7 @@ func (w *Workload) insert(ctx context.Context, tx *sql.Tx, t *workTable) error {
 				continue // take the default
 			}
 			names = append(names, quoteName(c.name))
-			mark, arg := w.value(c)
+			mark, arg := w.values.value(c)
 			marks, args = append(marks, mark), append(args, arg)
 		}
 		query := fmt.Sprintf("%s INTO %s(%s) VALUES(%s)", verb, quoteName(t.name),
@@ -189,7 +192,7 @@ func (w *Workload) update(ctx context.Context, tx *sql.Tx, t *workTable, rows in
 		if c.key > 0 && w.rand.IntN(3) > 0 {
 			continue
 		}
-		mark, arg := w.value(c)
+		mark, arg := w.values.value(c)
 		sets, args = append(sets, quoteName(c.name)+" = "+mark), append(args, arg)
 	}
 	if len(sets) == 0 {
@@ -211,7 +214,7 @@ func (w *Workload) changeKV(ctx context.Context, tx *sql.Tx) error {
 	if w.rand.IntN(4) == 0 {
 		return exec(ctx, tx, `DELETE FROM _cf_KV WHERE scope = ? AND k = ?`, w.cfg.Scope, key)
 	}
-	value, err := V8(map[string]any{"n": w.rand.IntN(1000), "text": w.text(), "list": []any{nil, true, w.rand.Float64()}})
+	value, err := V8(map[string]any{"n": w.rand.IntN(1000), "text": w.values.text(), "list": []any{nil, true, w.rand.Float64()}})
 	if err != nil {
 		return err
 	}
