@@ -161,6 +161,10 @@ func TestKill(t *testing.T) {
 			t.Error(h)
 		}
 	}
+	if t.Failed() {
+		v.debugTable("table 12")
+		v.debugTable("table 13")
+	}
 	sent, again := v.identical()
 	t.Logf("%d records sent, %d of them again", sent, again)
 	if sent == 0 {

@@ -40,9 +40,11 @@ type host struct {
 	settings *config.Settings
 	// read counts the bytes that the exporter read from the fleet bucket.
 	read atomic.Int64
-	e    *exporter.Exporter
-	stop context.CancelFunc
-	done chan error
+	// count sees every request to the fleet bucket.
+	count func(op, outcome string, n int64)
+	e     *exporter.Exporter
+	stop  context.CancelFunc
+	done  chan error
 }
 
 const class = "Cart"
@@ -102,9 +104,12 @@ func (w *world) must(err error) {
 
 // open starts an exporter over the host's state.
 func (h *host) open() (*exporter.Exporter, error) {
-	counted := objstore.Counting(h.w.fault, func(op, _ string, n int64) {
-		if op == "get" {
+	counted := objstore.Counting(h.w.fault, func(op, outcome string, n int64) {
+		if op == objstore.OpGet {
 			h.read.Add(n)
+		}
+		if h.count != nil {
+			h.count(op, outcome, n)
 		}
 	})
 	out := io.Discard

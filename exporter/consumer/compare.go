@@ -7,9 +7,11 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 
 	"celldexport/envelope"
 	"celldexport/envelope/apply"
+	"celldexport/envelope/v8json"
 	"celldexport/internal/celldsim"
 )
 
@@ -103,13 +105,53 @@ func compareTables(scope string, source map[string]celldsim.DumpedTable, held []
 		case t.Uncertain:
 			diffs = append(diffs, fmt.Sprintf("cell %s: table %s is uncertain at the consumer", scope, name))
 		default:
-			diffs = append(diffs, compareRows(scope, name, source[name], t)...)
+			rows := source[name]
+			if name == kvTable {
+				rows = decoded(rows)
+			}
+			diffs = append(diffs, compareRows(scope, name, rows, t)...)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		diffs = append(diffs, fmt.Sprintf("cell %s: table %s is at the consumer and not in the source", scope, name))
 	}
 	return diffs
+}
+
+// kvTable is the exported name of the key-value storage.
+const kvTable = "kv"
+
+// decoded is a dump of the key-value storage as its consumers see it: stored
+// values as the JSON text that they decode to.
+func decoded(t celldsim.DumpedTable) celldsim.DumpedTable {
+	rows := slices.Clone(t.Rows)
+	for i, r := range rows {
+		rows[i].Values = slices.Clone(r.Values)
+		rows[i].Values[1] = jsonOf(r.Values[1])
+	}
+	t.Rows = rows
+	return t
+}
+
+// jsonOf is a stored value as its JSON text, or its bytes where it has none.
+func jsonOf(v celldsim.Value) celldsim.Value {
+	text, ok := []byte(nil), false
+	switch v.Class {
+	case celldsim.Null:
+		return v
+	case celldsim.Integer:
+		text, ok = strconv.AppendInt(nil, v.Bits, 10), true
+	case celldsim.Real:
+		text, ok = envelope.AppendReal(nil, math.Float64frombits(uint64(v.Bits))), true
+	case celldsim.Text:
+		text, ok = v8json.AppendLegacy(nil, []byte(v.Bytes))
+	case celldsim.Blob:
+		text, ok = v8json.Append(nil, []byte(v.Bytes))
+	}
+	if !ok {
+		return celldsim.Value{Class: celldsim.Blob, Bytes: v.Bytes}
+	}
+	return celldsim.Value{Class: celldsim.Text, Bytes: string(text)}
 }
 
 func compareRows(scope, name string, source celldsim.DumpedTable, t *apply.Table) []string {
