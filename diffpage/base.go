@@ -1,6 +1,7 @@
 package diffpage
 
 import (
+	"errors"
 	"fmt"
 
 	"celldexport/diffpage/schema"
@@ -42,7 +43,7 @@ func NewBase(sh *shadow.Shadow, opts ...Option) (*Base, error) {
 	b.schema = schema.New(schema.UTF8)
 	d := b.differ(b.view())
 	d.old = view{pageSize: d.new.pageSize, usable: d.new.usable, enc: d.new.enc}
-	d.reset = true
+	d.reset, d.scratch = true, make(ownerMap, int(d.new.commit)+1)
 	if err := d.new.header(); err != nil {
 		return nil, fmt.Errorf("map the pages of a database: %w", err)
 	}
@@ -50,7 +51,7 @@ func NewBase(sh *shadow.Shadow, opts ...Option) (*Base, error) {
 	if err != nil {
 		return nil, fmt.Errorf("map the pages of a database: %w", err)
 	}
-	b.adopt(d, after)
+	b.owners, b.slots, b.schema, b.usable = d.scratch, d.after, after, d.new.usable
 	return b, nil
 }
 
@@ -141,7 +142,10 @@ func (d *differ) run(images *shadow.Images, b *Base) (*schema.Schema, error) {
 			return nil, err
 		}
 		if after, err = b.schemas.Load(d.new.enc, entries); err != nil {
-			return nil, fmt.Errorf("%w: %w", err, ErrCorrupt)
+			if errors.Is(err, schema.ErrNames) {
+				err = fmt.Errorf("%w: %w", err, ErrCorrupt)
+			}
+			return nil, blame(schemaTable, 1, err)
 		}
 		if err := d.pair(after); err != nil {
 			return nil, err

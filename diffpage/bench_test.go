@@ -3,12 +3,15 @@ package diffpage
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"testing"
+
+	"github.com/superfly/ltx"
 
 	"celldexport/diffpage/shadow"
 )
 
-// pair is a base and a unit on it, as pages.
+// benchUnit is a base and a unit on it, as pages.
 type benchUnit struct {
 	base   *Base
 	commit uint32
@@ -128,4 +131,59 @@ func BenchmarkFloor(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(u.was)), "ns/page")
+}
+
+// BenchmarkDecode is the work of taking the pages out of an LTX file, which
+// comes before every diff: the public decoder over the unit of 100 rows.
+func BenchmarkDecode(b *testing.B) {
+	u := newBenchUnit(b, 200000, benchTable, "UPDATE t SET n=n+1 WHERE id%2000=0")
+	var file bytes.Buffer
+	enc, err := ltx.NewEncoder(&file)
+	if err != nil {
+		b.Fatal(err)
+	}
+	header := ltx.Header{Version: ltx.Version, Flags: ltx.HeaderFlagNoChecksum, PageSize: u.size, Commit: u.commit, MinTXID: 2, MaxTXID: 2, Timestamp: 1}
+	if err := enc.EncodeHeader(header); err != nil {
+		b.Fatal(err)
+	}
+	for i, pgno := range u.pgnos {
+		if err := enc.EncodePage(ltx.PageHeader{Pgno: pgno}, u.is[i]); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := enc.Close(); err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(len(u.pgnos)) * int64(u.size))
+	page := make([]byte, u.size)
+	for b.Loop() {
+		dec := ltx.NewDecoder(bytes.NewReader(file.Bytes()))
+		if err := dec.DecodeHeader(); err != nil {
+			b.Fatal(err)
+		}
+		var h ltx.PageHeader
+		for {
+			if err := dec.DecodePage(&h, page); err == io.EOF {
+				break
+			} else if err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err := dec.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(u.pgnos)), "ns/page")
+}
+
+// BenchmarkMap makes an owner map from scratch.
+func BenchmarkMap(b *testing.B) {
+	u := newBenchUnit(b, 200000, benchTable, "UPDATE t SET n=n+1 WHERE id=1")
+	b.SetBytes(int64(u.base.shadow.Commit()) * int64(u.size))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := NewBase(u.base.shadow, WithSchemas(u.base.schemas)); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

@@ -30,9 +30,12 @@ type differ struct {
 	released pageSet // pages of the old state that left their tree or chain
 	claimed  pageSet // pages of the new state that got an owner
 	claims   []claim
-	tables   map[uint32]*tableDiff
-	order    []*tableDiff
-	bufs     [2][]byte
+	// scratch is the map of a state that nothing is compared with: claims go
+	// into it at once, and rows are on no side.
+	scratch ownerMap
+	tables  map[uint32]*tableDiff
+	order   []*tableDiff
+	bufs    [2][]byte
 }
 
 // claim is the new owner of a page.
@@ -163,11 +166,11 @@ func (d *differ) complete(images *shadow.Images, from uint32) error {
 	commit := d.new.commit
 	next := uint64(from) + 1
 	n := images.Len()
+	if n > 0 && images.Pgno(n-1) > commit {
+		return corrupt("", images.Pgno(n-1), "the unit has an image of it, but ends at page %d", commit)
+	}
 	for i := images.After(from); i < n; i++ {
 		pgno := images.Pgno(i)
-		if pgno > commit {
-			return corrupt("", pgno, "the unit has an image of it, but ends at page %d", commit)
-		}
 		if next == uint64(lock) {
 			next++
 		}

@@ -253,6 +253,7 @@ func TestHostile(t *testing.T) {
 			p.data[end+3] = make([]byte, 512)
 		}},
 		{"a page beyond the end", func(p *pages) { p.data[end+1] = make([]byte, 512) }},
+		{"a page beyond the end of a shrink", func(p *pages) { p.commit = end - 1; p.data[end] = make([]byte, 512) }},
 		{"a shrink that cuts rows off", func(p *pages) { p.commit = leaf[len(leaf)-1] - 1 }},
 	}
 	for _, c := range cases {

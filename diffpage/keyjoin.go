@@ -87,38 +87,68 @@ func (c *cursor) refs(side []span, seed maphash.Seed, mine func(uint64) bool) ([
 	return refs, nil
 }
 
-// match finds the old row for every new one. Equal hashes are only a guess:
-// keys are compared.
+// match finds the old row for every new one. A hash that one row of each side
+// has is taken at its word for now, so that pages need not be read out of
+// order; show looks at the keys. Where more rows share a hash, keys are
+// compared at once.
 func (j *join) match(old, new []rowRef) error {
-	first := 0
-	for i := range new {
-		for first < len(old) && old[first].hash < new[i].hash {
-			first++
+	for i, k := 0, 0; i < len(new) && k < len(old); {
+		switch hash := new[i].hash; {
+		case old[k].hash < hash:
+			k++
+		case old[k].hash > hash:
+			i++
+		default:
+			endNew, endOld := i+1, k+1
+			for endNew < len(new) && new[endNew].hash == hash {
+				endNew++
+			}
+			for endOld < len(old) && old[endOld].hash == hash {
+				endOld++
+			}
+			if endNew == i+1 && endOld == k+1 {
+				old[k].used, new[i].mate = true, int32(k)
+			} else if err := j.matchGroup(old, k, endOld, new[i:endNew]); err != nil {
+				return err
+			}
+			i, k = endNew, endOld
 		}
-		for k := first; k < len(old) && old[k].hash == new[i].hash; k++ {
+	}
+	return nil
+}
+
+// matchGroup matches the rows of one hash by their keys.
+func (j *join) matchGroup(old []rowRef, from, to int, new []rowRef) error {
+	for i := range new {
+		for k := from; k < to && new[i].mate < 0; k++ {
 			if old[k].used {
 				continue
 			}
-			same, err := j.sameKey(&old[k], &new[i])
+			if err := j.seek(&old[k], &new[i]); err != nil {
+				return err
+			}
+			same, err := j.sameKey()
 			if err != nil {
 				return err
 			}
 			if same {
 				old[k].used, new[i].mate = true, int32(k)
-				break
 			}
 		}
 	}
 	return nil
 }
 
-func (j *join) sameKey(o, n *rowRef) (bool, error) {
+// seek moves both sides to a row.
+func (j *join) seek(o, n *rowRef) error {
 	if err := j.old.seek(o.pgno, o.cell); err != nil {
-		return false, err
+		return err
 	}
-	if err := j.new.seek(n.pgno, n.cell); err != nil {
-		return false, err
-	}
+	return j.new.seek(n.pgno, n.cell)
+}
+
+// sameKey compares the keys of the rows the two sides are on.
+func (j *join) sameKey() (bool, error) {
 	if j.unchanged(&j.old.cell, &j.new.cell) {
 		return true, nil
 	}
@@ -164,15 +194,30 @@ func (j *join) show(old, new []rowRef) error {
 			}
 			continue
 		}
-		o := old[n.mate]
-		if err := j.old.seek(o.pgno, o.cell); err != nil {
+		if err := j.old.seek(old[n.mate].pgno, old[n.mate].cell); err != nil {
 			return err
 		}
-		if err := j.pair(); err != nil {
+		if err := j.showPair(); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// showPair shows two rows of one hash: as a pair if their keys are the same
+// too.
+func (j *join) showPair() error {
+	same, err := j.sameKey()
+	if err != nil {
+		return err
+	}
+	if same {
+		return j.pair()
+	}
+	if err := j.deleted(); err != nil {
+		return err
+	}
+	return j.inserted()
 }
 
 // appendKey appends the primary key of a WITHOUT ROWID row in a form in which

@@ -1,8 +1,11 @@
 package diffpage
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
+	"hash/maphash"
+	"maps"
 	"slices"
 	"testing"
 )
@@ -153,4 +156,64 @@ func TestKeyJoinInRounds(t *testing.T) {
 	f.step()
 	src.exec("UPDATE w SET x=x+1 WHERE x%5=0", "DELETE FROM w WHERE x%7=0", "UPDATE w SET k='other'||k WHERE x%11=0", "VACUUM")
 	f.step()
+}
+
+// TestKeyJoinCollisions joins rows whose hashes say nothing, or the wrong
+// thing: keys decide all the same.
+func TestKeyJoinCollisions(t *testing.T) {
+	f := hostile(t)
+	f.src.exec("UPDATE w SET x='new' WHERE k%50=0", "DELETE FROM w WHERE k%60=1", "INSERT INTO w VALUES(-1,1),(-2,2)")
+	images, commit := f.src.unit()
+	c, err := f.base.Diff(images, commit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	want := make(map[string]bool)
+	for _, e := range rows(t, c, "w") {
+		want[e.String()] = true
+	}
+	tab := c.After().ByName("w")
+	for _, hashes := range []uint64{1, 1 << 60} {
+		seen := make(map[string]bool)
+		updates := 0
+		j := newJoin(c.d, c.table("w"), c.Before().ByName("w"), tab, func(op Op, before, after Row) error {
+			e := event{op: op}
+			var keys [2]string
+			var err error
+			if before != nil {
+				keys[0], e.before, err = rowText(tab, before)
+				e.key = keys[0]
+			}
+			if after != nil && err == nil {
+				keys[1], e.after, err = rowText(tab, after)
+				e.key = keys[1]
+			}
+			if op == Update {
+				if updates++; keys[0] != keys[1] {
+					t.Errorf("an update from key %s to %s", keys[0], keys[1])
+				}
+			}
+			seen[e.String()] = true
+			return err
+		})
+		all := func(uint64) bool { return true }
+		old, err1 := j.old.refs(j.t.oldSide, maphash.MakeSeed(), all)
+		fresh, err2 := j.new.refs(j.t.newSide, maphash.MakeSeed(), all)
+		for _, side := range [][]rowRef{old, fresh} {
+			for i := range side {
+				side[i].hash = uint64(i) % hashes
+			}
+			slices.SortStableFunc(side, func(a, b rowRef) int { return cmp.Compare(a.hash, b.hash) })
+		}
+		if err := errors.Join(err1, err2, j.match(old, fresh), j.show(old, fresh)); err != nil {
+			t.Fatal(err)
+		}
+		if hashes == 1 && !maps.Equal(seen, want) {
+			t.Errorf("one hash for all: got %v, want %v", seen, want)
+		}
+		if hashes > 1 && updates > 0 && len(seen) < len(want) {
+			t.Errorf("a hash of its own for each: %d events, %d at least", len(seen), len(want))
+		}
+	}
 }

@@ -20,8 +20,6 @@ type view struct {
 	// images are looked at before the shadow. They are all pages of a unit
 	// that differ, or copies of shadow pages that were read already.
 	images *shadow.Images
-	// whole says that images are the entire state and the shadow none of it.
-	whole bool
 }
 
 // has reports whether the database can have content on the page.
@@ -39,9 +37,6 @@ func (v *view) page(pgno uint32, buf []byte) ([]byte, error) {
 		if ok || err != nil {
 			return data, err
 		}
-	}
-	if v.whole {
-		return nil, corrupt("", pgno, "the unit has no image of it")
 	}
 	data, err := v.sh.Page(pgno, buf)
 	if errors.Is(err, shadow.ErrMissing) {

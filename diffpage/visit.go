@@ -1,6 +1,8 @@
 package diffpage
 
 import (
+	"fmt"
+
 	"celldexport/diffpage/btree"
 )
 
@@ -80,6 +82,9 @@ func (d *differ) visit(t *tableDiff, at place, todo []place) ([]place, error) {
 	if at.depth >= btree.MaxDepth {
 		return todo, corrupt(t.name, at.pgno, "the tree is deeper than %d pages", btree.MaxDepth)
 	}
+	if !d.new.has(at.pgno) {
+		return todo, corrupt(t.name, at.pgno, "it is referred to, but the database has no such page")
+	}
 	if err := d.claim(t, at.pgno, newOwner(roleTree, t.slot, at.parent)); err != nil {
 		return todo, err
 	}
@@ -129,6 +134,13 @@ func (d *differ) staysInTree(t *tableDiff, pgno uint32) bool {
 
 // claim gives a page of the new state its owner, once.
 func (d *differ) claim(t *tableDiff, pgno uint32, o owner) error {
+	if d.scratch != nil {
+		if d.scratch[pgno] != 0 {
+			return corrupt(t.name, pgno, "it is referred to twice")
+		}
+		d.scratch[pgno] = o
+		return nil
+	}
 	if !d.claimed.add(pgno) {
 		return corrupt(t.name, pgno, "it is referred to twice")
 	}
@@ -165,8 +177,15 @@ func (d *differ) takeRows(t *tableDiff, pgno uint32, p *btree.Page) (err error) 
 		}
 	}
 	t.newSide, t.newHeads, err = scanCells(p, new, t.newSide, t.newHeads)
+	if d.scratch != nil {
+		t.newSide = t.newSide[:0]
+	}
 	return err
 }
+
+// errOverlap is found in the cells that are scanned; those two images of a
+// page have in common do not count.
+var errOverlap = fmt.Errorf("its cells overlap: %w", ErrCorrupt)
 
 // scanCells takes the rows of a span to a side and notes their overflow
 // chains. It also checks what joining by key relies on, rowids that ascend, up
@@ -183,7 +202,7 @@ func scanCells(p *btree.Page, s span, side []span, heads []head) ([]span, []head
 			return side, heads, err
 		}
 		if room -= len(c.Raw); room < 0 {
-			return side, heads, corrupt("", s.pgno, "its cells overlap")
+			return side, heads, &CorruptError{Page: s.pgno, Err: errOverlap}
 		}
 		if p.Type == btree.LeafTable && any && c.Rowid <= last {
 			return side, heads, corrupt("", s.pgno, "rowid %d comes after %d", c.Rowid, last)

@@ -2,9 +2,13 @@ package schema
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"sync"
 )
+
+// ErrNames is wrapped when two tables or views have one name.
+var ErrNames = errors.New("two tables of one name")
 
 // Cache reads schemas and remembers them by their text, whatever their root
 // pages are: thousands of databases made by one application cost one reading.
@@ -21,8 +25,9 @@ type Cache struct {
 const cacheSize = 256
 
 // Load makes the schema that the rows of sqlite_schema describe, in their
-// order. A table that cannot be understood is in it as Unreadable; an error
-// means that the rows as a whole make no sense or that SQLite failed us.
+// order. A table that cannot be understood is in it as Unreadable. ErrNames is
+// wrapped when the rows contradict each other; any other error means that
+// SQLite failed us.
 func (c *Cache) Load(enc Encoding, entries []Entry) (*Schema, error) {
 	key := digest(enc, entries)
 	c.mu.Lock()
@@ -63,7 +68,7 @@ func rooted(enc Encoding, tables []*Table, entries []Entry) (*Schema, error) {
 		t.Root = entries[j].Root
 		i++
 		if s.byName[t.Name] != nil {
-			return nil, fmt.Errorf("read the schema of a database: two tables are named %q", t.Name)
+			return nil, fmt.Errorf("read the schema of a database: %q: %w", t.Name, ErrNames)
 		}
 		s.Tables = append(s.Tables, &t)
 		s.byName[t.Name] = &t

@@ -138,7 +138,7 @@ func (r *reader) fill(entries []Entry, byRow map[int64]*Table) (err error) {
 func (r *reader) read(byRow map[int64]*Table) error {
 	known := make(map[int64]bool)
 	err := sqlitex.Execute(r.conn, `SELECT s.rowid, l.wr, l.strict FROM sqlite_schema s
-		JOIN pragma_table_list l ON l.schema='main' AND l.name=s.name AND l.type='table' OR l.type='shadow' AND l.schema='main' AND l.name=s.name
+		JOIN pragma_table_list l ON l.schema='main' AND l.name=s.name AND l.type='table'
 		WHERE s.type='table'`, &sqlitex.ExecOptions{ResultFunc: func(st *sqlite.Stmt) error {
 		row := st.ColumnInt64(0)
 		if t := byRow[row]; t != nil {

@@ -3,6 +3,7 @@ package schema
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -167,8 +168,8 @@ func TestModules(t *testing.T) {
 func TestEntries(t *testing.T) {
 	var c Cache
 	table := tableRows(UTF8, "CREATE TABLE t0(a)")[0]
-	if _, err := c.Load(UTF8, []Entry{table, table}); err == nil {
-		t.Error("two tables of one name were taken")
+	if _, err := c.Load(UTF8, []Entry{table, table}); !errors.Is(err, ErrNames) {
+		t.Errorf("two tables of one name: error %v", err)
 	}
 	rootless := table
 	rootless.Root = 0
