@@ -11,6 +11,7 @@ import (
 	"celldexport/diffpage/shadow"
 	"celldexport/envelope"
 	"celldexport/envelope/rowset"
+	"celldexport/envelope/v8json"
 	"celldexport/internal/chain"
 	"celldexport/internal/ledger"
 	"celldexport/internal/ltxfile"
@@ -329,6 +330,7 @@ func (us *units) rowOptions(s *stream) rowset.Options {
 	return rowset.Options{
 		Scope: s.doc.Scope, Deny: us.deny(s.scope.Class()),
 		MaxRecordBytes: us.settings.Export.MaxRecordBytes, MemoryBytes: us.settings.Export.MaxTxBytes, TempDir: us.dir.Temp(),
+		DecodeKV: new(v8json.Decoder).Append,
 	}
 }
 

@@ -3,13 +3,13 @@ package rowset
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
 
 	"celldexport/diffpage"
 	"celldexport/envelope"
+	"celldexport/envelope/v8json"
 )
 
 // inScope says whether a row of the key-value table is of the stream's own
@@ -55,19 +55,15 @@ func (e *encoder) appendKVValue(dst []byte, c *diffpage.Cell) []byte {
 	return envelope.AppendNull(dst)
 }
 
-// appendLegacyJSON appends a JSON text without its white space, or the stored
+// appendLegacyJSON appends a JSON text in its compact form, or the stored
 // bytes of a text that is not JSON.
 func (e *encoder) appendLegacyJSON(dst, stored []byte) []byte {
-	text, ok := e.utf8(stored)
-	if !ok {
-		return envelope.AppendBlob(dst, stored)
+	if text, ok := e.utf8(stored); ok {
+		if e.value, ok = v8json.AppendLegacy(e.value[:0], text); ok {
+			return envelope.AppendText(dst, e.value)
+		}
 	}
-	buf := bytes.NewBuffer(e.value[:0])
-	if err := json.Compact(buf, text); err != nil {
-		return envelope.AppendBlob(dst, stored)
-	}
-	e.value = buf.Bytes()
-	return envelope.AppendText(dst, e.value)
+	return envelope.AppendBlob(dst, stored)
 }
 
 // The alphabets of the parts of a blob_id.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"celldexport/envelope"
+	"celldexport/envelope/v8json"
 )
 
 // schemaOf is a schema record of a table with one column.
@@ -201,6 +202,22 @@ func TestKeyValueTables(t *testing.T) {
 		rows("_cf_SQL_kv", `"id"`, `"id"`, `["I",[7],[7]]`))
 	check(t, s.bodies(`ALTER TABLE kv RENAME TO mine`)[:1],
 		schemaOf("snapshot", "mine", 1, `CREATE TABLE "mine"(id INTEGER PRIMARY KEY)`, `{"name":"id","type":"INTEGER","pk":1,"not_null":false,"generated":false}],"renamed_from":"_cf_SQL_kv"}`))
+}
+
+// TestStoredValues is the table of the storage API with real stored values and
+// every class that older versions wrote.
+func TestStoredValues(t *testing.T) {
+	s := newTape(t, `CREATE TABLE _cf_KV(scope TEXT, k TEXT, v TEXT, PRIMARY KEY(scope,k))`)
+	s.opt.DecodeKV = new(v8json.Decoder).Append
+	s.unit()
+	check(t, s.bodies(`INSERT INTO _cf_KV VALUES
+		('Shelf:a17', 'a', x'ff0f6f220524646174652201787b01'), ('Shelf:a17', 'b', x'ff0f6f220473656c665e007b01'),
+		('Shelf:a17', 'c', x'01ff0f4902'), ('Shelf:a17', 'd', '{"z": 1.0, "a": "\u0041"}'), ('Shelf:a17', 'e', '{broken'),
+		('Shelf:a17', 'f', 7), ('Shelf:a17', 'g', NULL), ('Shelf:a17', 'h', '"\ud800"'), ('Shelf:b', 'a', x'ff0f30')`,
+		`INSERT INTO _cf_KV VALUES ('Shelf:a17', 'i', CAST(0.5 AS REAL))`),
+		rows("kv", `"key","value"`, `"key"`, `["I",["a"],["a","{\"$object\":{\"$date\":\"x\"}}"]],["I",["b"],["b",{"$blob":"/w9vIgRzZWxmXgB7AQ=="}]],`+
+			`["I",["c"],["c","{\"$stub\":1}"]],["I",["d"],["d","{\"z\":1.0,\"a\":\"A\"}"]],["I",["e"],["e",{"$blob":"e2Jyb2tlbg=="}]],`+
+			`["I",["f"],["f","7"]],["I",["g"],["g",null]],["I",["h"],["h",{"$blob":"Ilx1ZDgwMCI="}]],["I",["i"],["i","0.5"]]`))
 }
 
 func TestDecodedKeyValue(t *testing.T) {

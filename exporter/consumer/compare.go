@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"database/sql"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"math"
@@ -142,7 +143,11 @@ func jsonOf(v celldsim.Value) celldsim.Value {
 	case celldsim.Integer:
 		text, ok = strconv.AppendInt(nil, v.Bits, 10), true
 	case celldsim.Real:
-		text, ok = envelope.AppendReal(nil, math.Float64frombits(uint64(v.Bits))), true
+		if math.IsInf(v.Float(), 0) { // its eight bytes, as a record stores them
+			v.Bytes = string(binary.BigEndian.AppendUint64(nil, uint64(v.Bits)))
+			break
+		}
+		text, ok = envelope.AppendReal(nil, v.Float()), true
 	case celldsim.Text:
 		text, ok = v8json.AppendLegacy(nil, []byte(v.Bytes))
 	case celldsim.Blob:
