@@ -1,0 +1,57 @@
+//go:build cgo
+
+package kafka
+
+import (
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// partEnds are the ends of the partitions that hold anything.
+type partEnds map[int32]int64
+
+func (p partEnds) count() int { return len(p) }
+
+// reached is 1 when a record is the last one of its partition.
+func (p partEnds) reached(r *kgo.Record) int {
+	if end, ok := p[r.Partition]; ok && r.Offset+1 >= end {
+		delete(p, r.Partition)
+		return 1
+	}
+	return 0
+}
+
+// topicEnds asks each partition's leader for its end.
+func topicEnds(t testing.TB, client *kgo.Client) partEnds {
+	t.Helper()
+	name := testTopic
+	md := kmsg.NewPtrMetadataRequest()
+	md.Topics = []kmsg.MetadataRequestTopic{{Topic: &name}}
+	topics, err := md.RequestWith(t.Context(), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := kmsg.NewPtrListOffsetsRequest()
+	rt := kmsg.NewListOffsetsRequestTopic()
+	rt.Topic = testTopic
+	for _, part := range topics.Topics[0].Partitions {
+		rp := kmsg.NewListOffsetsRequestTopicPartition()
+		rp.Partition, rp.Timestamp = part.Partition, -1
+		rt.Partitions = append(rt.Partitions, rp)
+	}
+	req.Topics = append(req.Topics, rt)
+	ends := partEnds{}
+	for _, shard := range client.RequestSharded(t.Context(), req) {
+		if shard.Err != nil {
+			t.Fatal(shard.Err)
+		}
+		for _, part := range shard.Resp.(*kmsg.ListOffsetsResponse).Topics[0].Partitions {
+			if part.Offset > 0 {
+				ends[part.Partition] = part.Offset
+			}
+		}
+	}
+	return ends
+}
