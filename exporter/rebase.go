@@ -155,7 +155,9 @@ func (bs *bases) spoolSnapshot(ctx context.Context, s *stream, pin ledger.Epoch,
 	// before it counts as carried; those that this very re-base entered
 	// before a crash are decided anew.
 	mark, before := ledger.Mark{Epoch: at.Epoch, TXID: at.TXID}, ledger.Mark{Epoch: at.Epoch, TXID: at.TXID - 1}
-	plan, err := rowset.NewPlan(base.base.Schema(), nil, led.Tables, mark, before, bs.units.rowOptions(s))
+	opts, since := bs.units.rowOptions(s), s.spooledMark()
+	opts.EndsSince = &since
+	plan, err := rowset.NewPlan(base.base.Schema(), nil, led.Tables, mark, before, opts)
 	if err != nil {
 		return err
 	}

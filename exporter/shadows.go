@@ -107,8 +107,9 @@ func (jn *journal) openBase(s *stream) error {
 		return nil
 	}
 	o, err := jn.shadows.openShadow(s.doc.Shadow)
-	if errors.Is(err, os.ErrNotExist) {
-		// Somebody removed it: the stream begins anew from the bucket.
+	if s.doc.Shadow.File == "" || errors.Is(err, os.ErrNotExist) {
+		// Somebody removed it, or cache_bytes did while the residency was
+		// closed: the stream begins anew from the bucket.
 		s.doc.Residency.Based = false
 		jn.touch(s)
 	}

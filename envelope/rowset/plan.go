@@ -175,8 +175,22 @@ func (b *planner) withhold(t *schema.Table, name string, h *history, sqlHash str
 	} else if len(h.list) == 0 {
 		h.next(sqlHash, "")
 		h.fresh = -1
+	} else if end := h.list[len(h.list)-1]; end.Closed != nil && end.Opened != (ledger.Mark{}) && end.Opened != *end.Closed {
+		// One that was withheld from the first was never shown.
+		b.endAgain(name, h)
 	}
 	b.note(name, h, false)
+}
+
+// endAgain says again that the last generation of a name ended, when nobody
+// knows whether that was ever carried.
+func (b *planner) endAgain(name string, h *history) {
+	end := h.list[len(h.list)-1]
+	if since := b.plan.opt.EndsSince; since != nil && end.Closed != nil && end.Closed.Compare(*since) > 0 {
+		b.plan.closed = append(b.plan.closed, closedPlan{
+			TableGeneration: envelope.TableGeneration{Table: name, Generation: end.Generation},
+		})
+	}
 }
 
 // absent plans a name that the ledger knows and no table carries any more.
@@ -188,6 +202,8 @@ func (b *planner) absent(name string) {
 			sql, virtual = base.SQL, base.Kind == schema.Virtual
 		}
 		b.close(name, h, sql, virtual)
+	} else if !open && !b.denied(name) {
+		b.endAgain(name, h)
 	}
 	b.note(name, h, false)
 }
