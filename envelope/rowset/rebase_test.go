@@ -228,3 +228,36 @@ func TestExportRegistry(t *testing.T) {
 		t.Errorf("an unreadable registry: %v, want an error", err)
 	}
 }
+
+// A drop that the ledger holds may never have been carried, when the unit it
+// belongs to was lost with the state: a re-base that does not know says it
+// again, for a name that the settings deny only when it was shown before.
+func TestRebaseSaysEndsAgain(t *testing.T) {
+	s := newTape(t, `CREATE TABLE stays(a)`, `CREATE TABLE gone(a)`, `CREATE TABLE shown(a)`, `CREATE TABLE hidden(a)`)
+	s.opt.Deny = func(name string) bool { return name == "hidden" }
+	s.unit()
+	s.opt.Deny = func(name string) bool { return name == "hidden" || name == "shown" }
+	s.d.exec(`DROP TABLE gone`)
+	s.unit()
+	ends := func(since *ledger.Mark) string {
+		s.opt.EndsSince = since
+		var names []string
+		for _, line := range s.rebase(envelope.Live) {
+			if strings.Contains(line, `"dropped":true`) {
+				_, rest, _ := strings.Cut(line, `"table":"`)
+				name, _, _ := strings.Cut(rest, `"`)
+				names = append(names, name)
+			}
+		}
+		return strings.Join(names, " ")
+	}
+	before, after := mark(4, 1), mark(4, 2)
+	for _, tt := range []struct {
+		since *ledger.Mark
+		want  string
+	}{{nil, ""}, {&ledger.Mark{}, "gone shown"}, {&before, "gone shown"}, {&after, ""}} {
+		if got := ends(tt.since); got != tt.want {
+			t.Errorf("since %v it says that %q ended, want %q", tt.since, got, tt.want)
+		}
+	}
+}
