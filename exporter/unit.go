@@ -82,11 +82,11 @@ func (us *units) diffUnit(ctx context.Context, s *stream, u proof.Unit) (staged,
 		return st, nil, err
 	}
 	if err := checkGrowth(st.images, s.shadow, st.info.Commit); err != nil {
-		return st, nil, errors.Join(us.broken(s, u, err), st.images.Close())
+		return st, nil, errors.Join(us.broken(s, u, fmt.Errorf("%s: %w", fileOf(u), err)), st.images.Close())
 	}
 	change, err := s.base.Diff(st.images, st.info.Commit)
 	if err != nil {
-		return st, nil, errors.Join(us.broken(s, u, err), st.images.Close())
+		return st, nil, errors.Join(us.broken(s, u, fmt.Errorf("%s: %w", fileOf(u), err)), st.images.Close())
 	}
 	return st, change, nil
 }
@@ -222,6 +222,14 @@ func (us *units) compareTwins(st staged, local ltxtail.File) error {
 		return fmt.Errorf("%s and the bucket's object of the same txid hold different pages: %w", local.Path, errTwoWriters)
 	}
 	return nil
+}
+
+// fileOf names what a unit was read from.
+func fileOf(u proof.Unit) string {
+	if u.Local != nil {
+		return u.Local.Path
+	}
+	return u.Object.Object.Key
 }
 
 // checkGrowth refuses a unit that enlarges the database without bringing
