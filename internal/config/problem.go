@@ -7,20 +7,22 @@ import (
 
 // Place says where a value was written.
 type Place struct {
-	// File, Line and Column locate a value of the settings file. Line and
-	// Column count from 1.
+	// File, Line and Column locate a value of the settings file, or, without
+	// a column, a line of a file that it names. Line and Column count from 1.
 	File         string
 	Line, Column int
 	// Source names an environment variable or a flag.
 	Source string
 }
 
-// String is "file:line:column", the variable's or flag's name, or "" for a
+// String is "file:line:column" or "file:line", the variable's or flag's name, or "" for a
 // value that nobody wrote.
 func (p Place) String() string {
 	switch {
 	case p.Source != "":
 		return p.Source
+	case p.File != "" && p.Line > 0 && p.Column == 0:
+		return fmt.Sprintf("%s:%d", p.File, p.Line)
 	case p.File != "" && p.Line > 0:
 		return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
 	default:

@@ -1,11 +1,14 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"celldexport/internal/kafkaprops"
 )
 
 // relation is a rule between settings: check returns what is wrong, nil when
@@ -30,12 +33,20 @@ func (l *loader) relations() {
 		if err == nil {
 			continue
 		}
-		p := problemOf(err)
-		p.Key, p.Place = rule.keys[0], l.places[rule.keys[0]]
-		if l.settings.Export.Enabled {
-			l.problem(p)
-		} else {
-			l.warnings = append(l.warnings, Warning{Problem: p, Staged: true})
+		var inFile Problems
+		if !errors.As(err, &inFile) {
+			inFile = Problems{problemOf(err)}
+		}
+		for _, p := range inFile {
+			p.Key = rule.keys[0]
+			if p.Place == (Place{}) {
+				p.Place = l.places[p.Key]
+			}
+			if l.settings.Export.Enabled {
+				l.problem(p)
+			} else {
+				l.warnings = append(l.warnings, Warning{Problem: p, Staged: true})
+			}
 		}
 	}
 }
@@ -67,8 +78,11 @@ func required(key, variable string, get func(*Settings) string) relation {
 // sinkInBuild refuses a sink that this program does not contain.
 func sinkInBuild(s *Settings) error {
 	for _, name := range s.Export.Sinks {
-		if name != SinkBucket {
-			return refuse(SinkBucket, "the %s sink is not in this build", name)
+		switch {
+		case name == SinkKafka && !kafkaBuilt:
+			return refuse("", "the kafka sink is not in this build: it needs librdkafka, so build with CGO_ENABLED=1 and a C compiler")
+		case name == SinkBlobStream:
+			return refuse("", "the %s sink is not in this build", name)
 		}
 	}
 	return nil
@@ -187,7 +201,31 @@ func kafkaRules() []relation {
 			}
 			return nil
 		})},
+		{[]string{"kafka.properties", "kafka.auth", "export.max_record_bytes", "export.sinks"}, when(checkProperties)},
 	}
+}
+
+// checkProperties judges the file of client properties. Its problems lie in
+// that file.
+func checkProperties(s *Settings) error {
+	rules := kafkaprops.Rules{MaxRecordBytes: s.Export.MaxRecordBytes, IAM: s.Kafka.Auth == AuthMSKIAM}
+	_, err := kafkaprops.Load(s.Kafka.Properties, rules)
+	var list kafkaprops.Errors
+	if !errors.As(err, &list) {
+		return err
+	}
+	problems := make(Problems, len(list))
+	for i, one := range list {
+		p := Problem{Reason: one.Reason, Allowed: one.Allowed}
+		if one.Name != "" {
+			p.Reason = one.Name + ": " + p.Reason
+		}
+		if p.Place.File = one.File; one.Line > 0 {
+			p.Place.Line = one.Line
+		}
+		problems[i] = p
+	}
+	return problems
 }
 
 // blobStreamRules hold when the blob-stream sink is named.

@@ -26,7 +26,6 @@ func TestRelationsOnlyWhenOn(t *testing.T) {
 		{"watch in state", []string{"CELLD_WATCH=/s/w"}, "state", "the directory of watch is inside it"},
 		{"bucket in watch", []string{"CELLD_BUCKET=file:///w/b"}, "bucket", "inside"},
 		{"export bucket holds the state", []string{"CELLD_EXPORT_BUCKET=file:///s"}, "export.bucket", "same directory as state"},
-		{"kafka", []string{"CELLD_EXPORT_SINK=kafka", "CELLD_EXPORT_KAFKA_BROKERS=k:1"}, "export.sinks", "the kafka sink is not in this build"},
 		{"blob-stream among others", []string{"CELLD_EXPORT_SINK=bucket,blob-stream", "CELLD_EXPORT_BROKERS=a=k:1", "CELLD_EXPORT_PARTITIONS=1"}, "export.sinks", "the blob-stream sink is not in this build"},
 		{"kafka without brokers", []string{"CELLD_EXPORT_SINK=kafka"}, "kafka.brokers", "required"},
 		{"kafka topic", []string{"CELLD_EXPORT_SINK=kafka", "CELLD_EXPORT_KAFKA_BROKERS=k:1", "CELLD_EXPORT_TOPIC=a/b"}, "export.topic", "not a Kafka topic"},
