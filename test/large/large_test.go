@@ -1,0 +1,43 @@
+package main
+
+import (
+	"os"
+	"testing"
+)
+
+func TestMain(m *testing.M) {
+	if spec := os.Getenv(childEnv); spec != "" {
+		os.Exit(childMain(spec))
+	}
+	os.Exit(m.Run())
+}
+
+// heapLimit is what an exporter with the budgets of the test may hold: the
+// largest heap that a collection left, a fourth of the database that every
+// unit rewrites.
+const heapLimit = 24 << 20
+
+// TestUnitsLargerThanMemory rewrites a whole database in every way there is,
+// with budgets far below its size. The program of this package does the same
+// at any size.
+func TestUnitsLargerThanMemory(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := newScene(t.Context(), t.TempDir(), self, sizes{database: 96 << 20, queue: 8 << 20, unit: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	err = s.play(t.Context(), units, func(r result) error {
+		t.Log(r)
+		if r.memory.Live > heapLimit {
+			t.Errorf("unit %s: %d MiB were live after a collection, the limit is %d MiB", r.unit, r.memory.Live>>20, heapLimit>>20)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
