@@ -28,8 +28,6 @@ import (
 	"celldexport/internal/objstore"
 	"celldexport/ltxtail"
 	"celldexport/ltxtail/proof"
-	"celldexport/sinks"
-	"celldexport/sinks/bucket"
 	"celldexport/sinks/delivery"
 )
 
@@ -59,6 +57,7 @@ type Exporter struct {
 	*kit
 	delivery *delivery.Engine
 	rounds   *rounds
+	refusals *refusals
 	journal  *journal
 	shadows  *shadows
 	report   report
@@ -151,6 +150,7 @@ func (e *Exporter) assemble(n *node, random io.Reader) {
 	rs := &residencies{kit: k, units: us, bases: bs, closes: cl, agenda: ag}
 	e.shadows, e.journal = fs, jn
 	e.rounds = &rounds{kit: k, prover: prover, node: n, residencies: rs, agenda: ag, journal: jn, shadows: fs, streams: make(map[string]*stream)}
+	e.refusals = &refusals{kit: k, delivery: e.delivery, rounds: e.rounds, journal: jn}
 }
 
 // openStores opens the fleet and the export bucket with retries and counts.
@@ -174,21 +174,6 @@ func (e *Exporter) openStores(ctx context.Context, o Options) (objstore.Store, e
 		o.Export = o.Fleet
 	}
 	return open(o.Export, cmp.Or(o.Settings.Export.Bucket, o.Settings.Bucket), "export")
-}
-
-func (e *Exporter) openDelivery(export objstore.Store) error {
-	x := e.settings.Export
-	sink, err := bucket.New(bucket.Config{
-		Store: export, Node: e.settings.Node, FlushInterval: x.Flush, FlushBytes: x.FlushBytes, QueueBytes: x.QueueBytes,
-		Now: e.now, Retention: x.Retention.String(),
-	})
-	if err != nil {
-		return err
-	}
-	e.delivery, err = delivery.New(delivery.Config{
-		Spool: e.spool, Sinks: []sinks.Sink{sink}, Dir: e.dir.Delivery(), Now: e.now, Logger: e.log,
-	})
-	return err
 }
 
 // segmentBytes keeps a spool segment well below the spool's bound, so that

@@ -82,7 +82,7 @@ func (e *Exporter) tick(ctx context.Context) error {
 		e.publish(nil)
 		return nil
 	}
-	err := e.rounds.round(ctx)
+	err := e.round(ctx)
 	var own *stateError
 	switch {
 	case errors.Is(err, errNodeTaken):
@@ -141,7 +141,7 @@ func (e *Exporter) once(ctx context.Context, deadline time.Time) ([]Pending, err
 	}
 	var last error
 	for {
-		if last = e.rounds.round(ctx); last != nil {
+		if last = e.round(ctx); last != nil {
 			var own *stateError
 			if errors.As(last, &own) || errors.Is(last, errNodeTaken) || ctx.Err() != nil {
 				return nil, last

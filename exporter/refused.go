@@ -1,0 +1,116 @@
+package exporter
+
+import (
+	"context"
+
+	"celldexport/envelope"
+	"celldexport/internal/celld"
+	"celldexport/sinks/delivery"
+)
+
+// refusals tell the readers of a sink what its place refused for good: one
+// gap for each epoch of a stream, for that sink only. Until it is
+// acknowledged there, the sink gets no watermark of that epoch.
+type refusals struct {
+	*kit
+	delivery *delivery.Engine
+	rounds   *rounds
+	journal  *journal
+}
+
+// report spools the gaps that are due.
+func (rf *refusals) report(ctx context.Context) error {
+	list, err := rf.delivery.Refusals()
+	if err != nil {
+		return stateFailed(err)
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	told := make([]delivery.Refusal, 0, len(list))
+	for _, r := range list {
+		s, err := rf.known(ctx, r.Scope)
+		if err != nil {
+			return stateFailed(err)
+		}
+		if s == nil {
+			rf.log.Error("records of a stream were refused that the state database does not know", "cell", r.Scope, "sink", r.Sink)
+			continue
+		}
+		if err := rf.spoolGap(s, r); err != nil {
+			return stateFailed(err)
+		}
+		told = append(told, r)
+	}
+	if err := rf.journal.commit(ctx); err != nil {
+		return err
+	}
+	for _, r := range told {
+		rf.delivery.Reported(r)
+	}
+	return nil
+}
+
+// known is a stream of which something was delivered; its class need not be
+// exported any more. It is nil when there is no such stream.
+func (rf *refusals) known(ctx context.Context, scope string) (*stream, error) {
+	if s := rf.rounds.streams[scope]; s != nil {
+		return s, nil
+	}
+	sc, err := celld.ParseScope(scope)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := rf.dir.Load(ctx, scope)
+	if err != nil || doc == nil {
+		return nil, err
+	}
+	return newStream(sc, doc), nil
+}
+
+// spoolGap spools the gap of one refusal. In the stream's own epoch it takes
+// the next position that is no unit; an older epoch is closed, so nothing
+// else comes behind its last position.
+func (rf *refusals) spoolGap(s *stream, r delivery.Refusal) error {
+	at := r.Last
+	at.Commit++
+	uncertified := false
+	if s.doc.ID == r.Stream && s.doc.Residency.Epoch == r.Epoch {
+		at.TXID, at.Commit = s.doc.Residency.Spooled, s.recordPosition()
+		uncertified = s.doc.Residency.Uncertified
+	}
+	env := envelope.Envelope{
+		Stream: r.Stream, CellName: r.CellName, Position: at, CommittedAt: r.CommittedAt, Node: r.Node,
+		Origin: envelope.Live, Fragment: 1, Fragments: 1,
+	}
+	enc, err := envelope.Encode(&envelope.Record{Envelope: env, Body: &envelope.Gap{From: r.From, To: r.To, Reason: r.Reason}})
+	if err != nil {
+		return err
+	}
+	w, err := rf.spool.Begin(delivery.Unit{
+		Form: delivery.FormRecords, Stream: r.Stream, CellName: r.CellName, CommittedAt: r.CommittedAt, Node: r.Node,
+		Scope: r.Scope, Position: at, MinTXID: at.TXID, MaxTXID: at.TXID, Sink: r.Sink, Uncertified: uncertified,
+	})
+	if err != nil {
+		return err
+	}
+	if err := w.Record(&enc); err != nil {
+		return err
+	}
+	seq, err := w.Commit()
+	if err != nil {
+		return err
+	}
+	rf.journal.spooled(s, seq, 0)
+	rf.log.Error("a sink's place refused records for good: a gap tells its readers", "sink", r.Sink, "cell", r.Scope,
+		"epoch", r.Epoch, "records", r.Records, "through", r.To.String(), "reason", r.Reason)
+	return nil
+}
+
+// round reports what was refused and then works on the cells.
+func (e *Exporter) round(ctx context.Context) error {
+	if err := e.refusals.report(ctx); err != nil {
+		return err
+	}
+	return e.rounds.round(ctx)
+}

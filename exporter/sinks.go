@@ -1,0 +1,58 @@
+package exporter
+
+import (
+	"fmt"
+
+	"celldexport/internal/config"
+	"celldexport/internal/objstore"
+	"celldexport/sinks"
+	"celldexport/sinks/bucket"
+	"celldexport/sinks/delivery"
+	"celldexport/sinks/kafka"
+)
+
+// openDelivery makes the sinks that the settings name and attaches them to
+// the spool. export is the bucket sink's store.
+func (e *Exporter) openDelivery(export objstore.Store) error {
+	var list []sinks.Sink
+	for _, name := range e.settings.Export.Sinks {
+		sink, err := e.newSink(name, export)
+		if err != nil {
+			return err
+		}
+		list = append(list, sink)
+	}
+	var err error
+	e.delivery, err = delivery.New(delivery.Config{
+		Spool: e.spool, Sinks: list, Dir: e.dir.Delivery(), Now: e.now, Logger: e.log,
+	})
+	return err
+}
+
+// newSink makes one sink from the settings.
+func (e *Exporter) newSink(name string, export objstore.Store) (sinks.Sink, error) {
+	switch name {
+	case config.SinkBucket:
+		return e.bucketSink(export)
+	case config.SinkKafka:
+		return e.kafkaSink()
+	}
+	return nil, fmt.Errorf("the %s sink is not in this build", name)
+}
+
+func (e *Exporter) bucketSink(export objstore.Store) (sinks.Sink, error) {
+	x := e.settings.Export
+	return bucket.New(bucket.Config{
+		Store: export, Node: e.settings.Node, FlushInterval: x.Flush, FlushBytes: x.FlushBytes, QueueBytes: x.QueueBytes,
+		Now: e.now, Retention: x.Retention.String(),
+	})
+}
+
+func (e *Exporter) kafkaSink() (sinks.Sink, error) {
+	x, k := e.settings.Export, e.settings.Kafka
+	return kafka.New(kafka.Config{
+		Brokers: k.Brokers, Topic: x.Topic, Properties: k.Properties, IAM: k.Auth == config.AuthMSKIAM,
+		ClientID: "exportd-" + e.settings.Node, Retry: x.Retry, MaxRecordBytes: x.MaxRecordBytes, QueueBytes: x.QueueBytes,
+		Logger: e.log, Now: e.now,
+	})
+}
