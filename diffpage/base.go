@@ -3,6 +3,7 @@ package diffpage
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"celldexport/diffpage/schema"
 	"celldexport/diffpage/shadow"
@@ -17,7 +18,7 @@ type Base struct {
 	slots   *slots
 	schema  *schema.Schema
 	usable  int
-	schemas *schema.Cache
+	shared  *Shared
 	memory  int64
 	version uint64 // counts accepted changes
 }
@@ -25,8 +26,24 @@ type Base struct {
 // Option changes how a Base works.
 type Option func(*Base)
 
-// WithSchemas shares what was read of schemas among many bases.
-func WithSchemas(c *schema.Cache) Option { return func(b *Base) { b.schemas = c } }
+// Shared is what many bases can have in common: schemas that were read, and
+// memory for old pages while no diff is using it. The zero value is ready; it
+// is safe for concurrent use.
+type Shared struct {
+	schemas schema.Cache
+	pages   sync.Pool // of *shadow.Images
+}
+
+// WithShared has a base use what others use too. A base without it has one of
+// its own.
+func WithShared(s *Shared) Option { return func(b *Base) { b.shared = s } }
+
+func (s *Shared) images() *shadow.Images {
+	if m, ok := s.pages.Get().(*shadow.Images); ok {
+		return m
+	}
+	return new(shadow.Images)
+}
 
 // WithMemory bounds what one diff holds in memory beyond the unit's own page
 // images and a few bytes per touched page: old pages it would otherwise read
@@ -60,8 +77,8 @@ func newBase(sh *shadow.Shadow, opts []Option) *Base {
 	for _, o := range opts {
 		o(b)
 	}
-	if b.schemas == nil {
-		b.schemas = new(schema.Cache)
+	if b.shared == nil {
+		b.shared = new(Shared)
 	}
 	return b
 }
@@ -99,15 +116,17 @@ func (b *Base) Diff(images *shadow.Images, commit uint32) (*Change, error) {
 	if d.old.commit == 0 {
 		d.old.pageSize = images.PageSize()
 	}
-	after, err := b.diff(d, images)
+	kept := b.shared.images()
+	after, err := b.diff(d, images, kept)
 	if err != nil {
+		b.shared.pages.Put(kept)
 		return nil, fmt.Errorf("diff a unit of %d pages against %d: %w", commit, d.old.commit, err)
 	}
-	return newChange(b, d, images, after), nil
+	return &Change{base: b, d: d, images: images, kept: kept, before: b.schema, after: after, version: b.version}, nil
 }
 
-func (b *Base) diff(d *differ, images *shadow.Images) (*schema.Schema, error) {
-	if err := d.compare(images, b.memory); err != nil {
+func (b *Base) diff(d *differ, images, kept *shadow.Images) (*schema.Schema, error) {
+	if err := d.compare(images, kept, b.memory); err != nil {
 		return nil, err
 	}
 	d.new.usable, d.new.enc = d.old.usable, d.old.enc
@@ -141,7 +160,7 @@ func (d *differ) run(images *shadow.Images, b *Base) (*schema.Schema, error) {
 		if err != nil {
 			return nil, err
 		}
-		if after, err = b.schemas.Load(d.new.enc, entries); err != nil {
+		if after, err = b.shared.schemas.Load(d.new.enc, entries); err != nil {
 			if errors.Is(err, schema.ErrNames) {
 				err = fmt.Errorf("%w: %w", err, ErrCorrupt)
 			}

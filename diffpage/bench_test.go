@@ -86,6 +86,7 @@ func (u *benchUnit) run(b *testing.B, want int) {
 		if err != nil || rows != want {
 			b.Fatalf("%d rows, %v", rows, err)
 		}
+		c.finish() // which is Close, but for the images
 	}
 	b.ReportMetric(float64(len(u.pgnos)), "pages")
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(u.pgnos)), "ns/page")
@@ -182,7 +183,7 @@ func BenchmarkMap(b *testing.B) {
 	b.SetBytes(int64(u.base.shadow.Commit()) * int64(u.size))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := NewBase(u.base.shadow, WithSchemas(u.base.schemas)); err != nil {
+		if _, err := NewBase(u.base.shadow, WithShared(u.base.shared)); err != nil {
 			b.Fatal(err)
 		}
 	}

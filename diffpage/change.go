@@ -14,14 +14,11 @@ type Change struct {
 	base    *Base
 	d       *differ
 	images  *shadow.Images
+	kept    *shadow.Images // old pages, to be given back
 	before  *schema.Schema
 	after   *schema.Schema
 	version uint64
 	done    bool
-}
-
-func newChange(b *Base, d *differ, images *shadow.Images, after *schema.Schema) *Change {
-	return &Change{base: b, d: d, images: images, before: b.schema, after: after, version: b.version}
 }
 
 // Before is the schema before the unit.
@@ -168,7 +165,7 @@ func (c *Change) Accept() error {
 	if err := c.usable(); err != nil {
 		return err
 	}
-	c.done = true
+	c.finish()
 	if c.images.Len() > 0 || c.d.new.commit != c.base.shadow.Commit() || c.d.new.pageSize != c.base.shadow.PageSize() {
 		c.base.shadow.Stage(c.images, c.d.new.commit)
 	} else if err := c.images.Close(); err != nil {
@@ -184,8 +181,16 @@ func (c *Change) Close() error {
 	if c.done {
 		return nil
 	}
-	c.done = true
+	c.finish()
 	return c.images.Close()
+}
+
+// finish ends the use of the change.
+func (c *Change) finish() {
+	c.done = true
+	c.d.old.images = nil
+	c.base.shared.pages.Put(c.kept)
+	c.kept = nil
 }
 
 // join shows the differences of the rows on the two sides of a table.

@@ -11,7 +11,6 @@ import (
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
-	"celldexport/diffpage/schema"
 	"celldexport/diffpage/shadow"
 )
 
@@ -47,7 +46,7 @@ func TestCorpus(t *testing.T) {
 		}
 		n := 0
 		var before []byte
-		cache := new(schema.Cache)
+		shared := new(Shared)
 		err = sqlitex.ExecuteTransient(conn, "SELECT dbcontent FROM db", &sqlitex.ExecOptions{ResultFunc: func(st *sqlite.Stmt) error {
 			if n++; n%step != 0 && n%step != 1%step {
 				return nil
@@ -55,7 +54,7 @@ func TestCorpus(t *testing.T) {
 			image := make([]byte, st.ColumnLen(0))
 			st.ColumnBytes(0, image)
 			image = whole(image)
-			if b := openImage(t, image, cache); b != nil {
+			if b := openImage(t, image, shared); b != nil {
 				opened++
 				if readAll(t, b) {
 					read++
@@ -63,7 +62,7 @@ func TestCorpus(t *testing.T) {
 			} else {
 				refused++
 			}
-			if b := openImage(t, before, cache); b != nil && len(image) >= 100 && len(image)%pageSizeOf(image) == 0 {
+			if b := openImage(t, before, shared); b != nil && len(image) >= 100 && len(image)%pageSizeOf(image) == 0 {
 				if shadow.ValidPageSize(uint32(pageSizeOf(image))) {
 					images, commit := unitOf(t, nil, image)
 					checkUnit(t, b, pagesOf(t, images, commit))
@@ -94,13 +93,13 @@ func whole(image []byte) []byte {
 }
 
 // openImage is a base over an image, nil when it is refused.
-func openImage(t *testing.T, image []byte, cache *schema.Cache) *Base {
+func openImage(t *testing.T, image []byte, shared *Shared) *Base {
 	t.Helper()
 	sh, err := shadow.New(&memory{data: append([]byte(nil), image...)}, "image", int64(len(image)))
 	if err != nil {
 		return nil
 	}
-	b, err := NewBase(sh, WithSchemas(cache))
+	b, err := NewBase(sh, WithShared(shared))
 	if err != nil {
 		if !errors.Is(err, ErrCorrupt) {
 			t.Fatalf("open: %v", err)

@@ -2,7 +2,6 @@ package diffpage
 
 import (
 	"bytes"
-	"math"
 
 	"celldexport/diffpage/btree"
 	"celldexport/diffpage/schema"
@@ -103,10 +102,14 @@ func (t *tableDiff) soil(headPage uint32) {
 	}
 }
 
+// reservePages bounds what is set aside for old pages before it is known how
+// many of a unit's pages differ.
+const reservePages = 256
+
 // compare drops the images that equal the page they replace, and keeps the
 // old pages it had to read as long as they fit the budget. What is left in
 // images is what the unit changed.
-func (d *differ) compare(images *shadow.Images, budget int64) error {
+func (d *differ) compare(images, kept *shadow.Images, budget int64) error {
 	if images.PageSize() != d.old.pageSize || d.old.commit == 0 {
 		d.reset = true
 		return d.complete(images, 0)
@@ -114,9 +117,8 @@ func (d *differ) compare(images *shadow.Images, budget int64) error {
 	if err := d.complete(images, d.old.commit); err != nil {
 		return err
 	}
-	kept := shadow.NewImages(d.old.pageSize, math.MaxInt64, "")
+	kept.Reset(d.old.pageSize, budget, min(images.Len(), reservePages))
 	var equal pageSet
-	drop := false
 	for i := range images.Len() {
 		pgno := images.Pgno(i)
 		if pgno > d.old.commit {
@@ -126,16 +128,19 @@ func (d *differ) compare(images *shadow.Images, budget int64) error {
 		if err != nil {
 			return err
 		}
-		was, err := d.old.sh.Page(pgno, d.buf(1))
+		slot := kept.Slot()
+		if slot == nil {
+			slot = d.buf(1)
+		}
+		was, err := d.old.sh.Page(pgno, slot)
 		if err != nil {
 			return err
 		}
 		if bytes.Equal(was, now) {
 			equal.add(pgno)
-			drop = true
 			continue
 		}
-		if int64(kept.Len()+1)*int64(d.old.pageSize) <= budget {
+		if kept.Slot() != nil {
 			if err := kept.Add(pgno, was); err != nil {
 				return err
 			}
@@ -145,7 +150,7 @@ func (d *differ) compare(images *shadow.Images, budget int64) error {
 			d.changed.add(pgno)
 		}
 	}
-	if drop {
+	if len(equal.chunks) > 0 {
 		images.Keep(func(pgno uint32) bool { return !equal.has(pgno) })
 	}
 	d.old.images = kept

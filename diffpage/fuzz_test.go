@@ -79,7 +79,7 @@ func checkUnit(t testing.TB, b *Base, unit *pages) (refused bool) {
 	if err := c.Accept(); err != nil {
 		t.Fatal(err)
 	}
-	fresh, err := NewBase(b.shadow, WithSchemas(b.schemas))
+	fresh, err := NewBase(b.shadow, WithShared(b.shared))
 	if errors.Is(err, errOverlap) {
 		return false // with cells that the unit did not change
 	}

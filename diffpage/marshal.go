@@ -63,7 +63,7 @@ func OpenBase(sh *shadow.Shadow, tag string, owners []byte, opts ...Option) (*Ba
 	if err != nil {
 		return nil, fmt.Errorf("open a kept owner map: %w", err)
 	}
-	if b.schema, err = b.schemas.Load(v.enc, entries); err != nil {
+	if b.schema, err = b.shared.schemas.Load(v.enc, entries); err != nil {
 		return nil, fmt.Errorf("open a kept owner map: %w", err)
 	}
 	trees := 0

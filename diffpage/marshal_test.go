@@ -21,7 +21,7 @@ func TestOwners(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	base, err := OpenBase(f.sh, "7/12", kept, WithSchemas(f.cache), WithMemory(1<<16))
+	base, err := OpenBase(f.sh, "7/12", kept, WithShared(f.shared), WithMemory(1<<16))
 	if err != nil {
 		t.Fatal(err)
 	}

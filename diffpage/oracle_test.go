@@ -50,7 +50,7 @@ type follower struct {
 	dumps  map[string]tableDump
 	events int
 	pages  int // that the last unit really changed
-	cache  *schema.Cache
+	shared *Shared
 }
 
 func newFollower(t testing.TB, src *source) *follower {
@@ -64,8 +64,8 @@ func newFollower(t testing.TB, src *source) *follower {
 			t.Error(err)
 		}
 	})
-	f := &follower{t: t, src: src, sh: sh, cache: new(schema.Cache)}
-	if f.base, err = NewBase(sh, WithSchemas(f.cache)); err != nil {
+	f := &follower{t: t, src: src, sh: sh, shared: new(Shared)}
+	if f.base, err = NewBase(sh, WithShared(f.shared)); err != nil {
 		t.Fatal(err)
 	}
 	return f
@@ -215,7 +215,7 @@ func (f *follower) check() {
 	for name, want := range f.dumps {
 		checkEvents(f.t, name, want, f.scanned(f.base.Schema().ByName(name), f.base.Scan), nil)
 	}
-	fresh, err := NewBase(f.sh, WithSchemas(f.cache))
+	fresh, err := NewBase(f.sh, WithShared(f.shared))
 	if err != nil {
 		f.t.Fatalf("rebuild: %v", err)
 	}

@@ -20,8 +20,13 @@ func Common(a, b *Page, intact func(overflow uint32) bool) (head, tail int, err 
 	}
 	c := common{a: a, b: b, intact: intact}
 	c.first, c.last = differing(a.data, b.data)
+	c.least = max(a.pointers+2*a.n, b.pointers+2*b.n)
 	most := min(a.n, b.n)
 	for head < most {
+		if c.clearly(head, head) {
+			head++
+			continue
+		}
 		if same, err := c.same(head, head); err != nil {
 			return 0, 0, err
 		} else if !same {
@@ -30,6 +35,10 @@ func Common(a, b *Page, intact func(overflow uint32) bool) (head, tail int, err 
 		head++
 	}
 	for tail < most-head {
+		if c.clearly(a.n-1-tail, b.n-1-tail) {
+			tail++
+			continue
+		}
 		if same, err := c.same(a.n-1-tail, b.n-1-tail); err != nil {
 			return 0, 0, err
 		} else if !same {
@@ -43,8 +52,43 @@ func Common(a, b *Page, intact func(overflow uint32) bool) (head, tail int, err 
 type common struct {
 	a, b        *Page
 	first, last int // the bytes that differ are among first to last
+	least       int // where cells can start on both pages
 	intact      func(uint32) bool
 	ca, cb      Cell
+}
+
+// clearly reports whether two cells are equal because they are at the same
+// place outside of the bytes that differ, and sure to have no overflow that
+// matters. It is a short cut: false says nothing.
+func (c *common) clearly(i, k int) bool {
+	at := int(binary.BigEndian.Uint16(c.a.data[c.a.pointers+2*i:]))
+	if at != int(binary.BigEndian.Uint16(c.b.data[c.b.pointers+2*k:])) {
+		return false
+	}
+	if at < c.least || at >= len(c.a.data) {
+		return false
+	}
+	if at > c.last {
+		return c.intact == nil
+	}
+	return at < c.first && c.a.Type == LeafTable && c.a.ends(at, c.first)
+}
+
+// ends reports whether the cell at a place of a leaf of a rowid tree ends
+// before the limit and is all on the page.
+func (p *Page) ends(at, limit int) bool {
+	payload, n := varint(p.data[at:])
+	if n == 0 || payload > uint64(len(p.data)-35) {
+		return false
+	}
+	at += n
+	for i := 0; i < 9 && at < limit; i++ {
+		at++
+		if p.data[at-1] < 0x80 {
+			break
+		}
+	}
+	return at+int(payload) <= limit
 }
 
 func (c *common) same(i, k int) (bool, error) {
@@ -77,11 +121,17 @@ func (c *common) same(i, k int) (bool, error) {
 	return c.ca.Overflow == 0 || c.intact == nil || c.intact(c.ca.Overflow), nil
 }
 
+// chunk is how many bytes are compared at once where most are equal.
+const chunk = 128
+
 // differing bounds the bytes in which two slices of one length differ. Slices
 // that do not differ give bounds that hold nothing.
 func differing(a, b []byte) (first, last int) {
 	n := len(a)
 	b = b[:n]
+	for first+chunk <= n && bytes.Equal(a[first:first+chunk], b[first:first+chunk]) {
+		first += chunk
+	}
 	for first+8 <= n {
 		if x := binary.LittleEndian.Uint64(a[first:]) ^ binary.LittleEndian.Uint64(b[first:]); x != 0 {
 			first += bits.TrailingZeros64(x) / 8
@@ -93,6 +143,9 @@ func differing(a, b []byte) (first, last int) {
 		first++
 	}
 	last = n
+	for last-chunk >= first && bytes.Equal(a[last-chunk:last], b[last-chunk:last]) {
+		last -= chunk
+	}
 	for last-8 >= first {
 		if x := binary.LittleEndian.Uint64(a[last-8:]) ^ binary.LittleEndian.Uint64(b[last-8:]); x != 0 {
 			last -= bits.LeadingZeros64(x) / 8

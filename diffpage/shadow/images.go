@@ -24,7 +24,8 @@ type Images struct {
 	index   []image
 	sorted  bool
 	pages   [][]byte // the first pages added, in the order of adding
-	slab    []byte   // room for the next ones
+	slab    []byte   // room for the next ones, in pieces that double
+	arena   []byte   // the piece that Reset gave out
 	spill   *os.File
 	spilled int
 }
@@ -42,6 +43,32 @@ func NewImages(pageSize uint32, budget int64, tempDir string) *Images {
 	return &Images{pageSize: pageSize, budget: budget, tempDir: tempDir, sorted: true}
 }
 
+// Reset empties the set for pages of another unit, all of which have to fit
+// the budget, and sets memory aside for n of them. What memory it has is used
+// again, so a set that is kept costs no more than one that is made once.
+func (m *Images) Reset(pageSize uint32, budget int64, n int) {
+	n = int(min(int64(n), budget/max(1, int64(pageSize))))
+	m.pageSize, m.budget, m.sorted = pageSize, budget, true
+	m.index, m.pages = slices.Grow(m.index[:0], n), slices.Grow(m.pages[:0], n)
+	if size := n * int(pageSize); len(m.arena) < size {
+		m.arena = make([]byte, size)
+	}
+	m.slab = m.arena
+}
+
+// Slot is memory for the next page, to read it into and then Add it without
+// copying; nil when the budget does not hold it.
+func (m *Images) Slot() []byte {
+	size := int(m.pageSize)
+	if m.spill != nil || int64(len(m.pages)+1)*int64(size) > m.budget {
+		return nil
+	}
+	if len(m.slab) < size {
+		m.slab = make([]byte, max(1, min(len(m.pages), (1<<20)/size))*size)
+	}
+	return m.slab[:size:size]
+}
+
 // PageSize is the length of every page in bytes.
 func (m *Images) PageSize() uint32 { return m.pageSize }
 
@@ -55,8 +82,11 @@ func (m *Images) Add(pgno uint32, data []byte) error {
 		return errors.New("keep page 0: pages are numbered from 1")
 	}
 	slot := len(m.pages) + m.spilled
-	if m.spill == nil && int64(slot+1)*int64(m.pageSize) <= m.budget {
-		m.keep(data)
+	if page := m.Slot(); page != nil {
+		if &page[0] != &data[0] {
+			copy(page, data)
+		}
+		m.pages, m.slab = append(m.pages, page), m.slab[len(page):]
 	} else if err := m.write(data); err != nil {
 		return err
 	}
@@ -65,20 +95,6 @@ func (m *Images) Add(pgno uint32, data []byte) error {
 	}
 	m.index = append(m.index, image{pgno, uint32(slot)})
 	return nil
-}
-
-// keep copies into slabs that double, so that a unit of one page costs one
-// page and a unit of many costs few allocations.
-func (m *Images) keep(data []byte) {
-	size := int(m.pageSize)
-	if len(m.slab) < size {
-		pages := max(1, min(len(m.pages), (1<<20)/size))
-		m.slab = make([]byte, pages*size)
-	}
-	page := m.slab[:size:size]
-	m.slab = m.slab[size:]
-	copy(page, data)
-	m.pages = append(m.pages, page)
 }
 
 func (m *Images) write(data []byte) error {
@@ -151,7 +167,7 @@ func (m *Images) Keep(want func(pgno uint32) bool) {
 
 // Close gives the file and the memory back. It may be called again.
 func (m *Images) Close() error {
-	m.index, m.pages, m.slab, m.sorted = nil, nil, nil, true
+	m.index, m.pages, m.slab, m.arena, m.sorted = nil, nil, nil, nil, true
 	if m.spill == nil {
 		return nil
 	}

@@ -323,3 +323,37 @@ func TestImages(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// TestReset uses a set again, with pages read into its own memory.
+func TestReset(t *testing.T) {
+	m := new(Images)
+	for round, c := range []struct {
+		size   uint32
+		n, fit int
+	}{{512, 4, 4}, {1024, 3, 2}, {512, 300, 300}, {4096, 1, 5}} {
+		m.Reset(c.size, int64(c.fit)*int64(c.size), c.n)
+		if m.Len() != 0 || m.PageSize() != c.size {
+			t.Fatalf("round %d: %d pages of %d bytes", round, m.Len(), m.PageSize())
+		}
+		for i := range c.fit {
+			slot := m.Slot()
+			for k := range slot {
+				slot[k] = byte(i + round)
+			}
+			if err := m.Add(uint32(i+1), slot); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if m.Slot() != nil {
+			t.Errorf("round %d: room beyond the budget", round)
+		}
+		for i := range c.fit {
+			if data, ok, err := m.Find(uint32(i+1), nil); err != nil || !ok || len(data) != int(c.size) || data[0] != byte(i+round) || data[c.size-1] != byte(i+round) {
+				t.Errorf("round %d, page %d: %v, %v", round, i+1, ok, err)
+			}
+		}
+	}
+	if n := testing.AllocsPerRun(10, func() { m.Reset(512, 1<<20, 8) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
