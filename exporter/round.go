@@ -107,6 +107,10 @@ func (rd *rounds) dueExams(ctx context.Context) ([]*exam, error) {
 		if s == nil || s.wait.due > rd.agenda.n {
 			continue
 		}
+		if r := s.doc.Residency; r.Based {
+			// What an earlier start exported is not pending.
+			rd.tail.Advance(scope, r.Epoch, r.Spooled)
+		}
 		v, ok := s.look(rd.tail.Cell(scope))
 		if !ok {
 			rd.agenda.rest(s)

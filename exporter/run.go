@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"celldexport/ltxtail"
 )
 
 // Pending is a cell that Once could not finish, and why.
@@ -136,11 +138,12 @@ func (e *Exporter) Once(ctx context.Context, timeout time.Duration) ([]Pending, 
 }
 
 func (e *Exporter) once(ctx context.Context, deadline time.Time) ([]Pending, error) {
-	if err := e.tail.Scan(); err != nil {
-		return nil, err
-	}
-	var last error
+	var last, walk error
 	for {
+		// A directory that cannot be read holds up what is in it alone.
+		if walk = e.walk(); errors.Is(walk, ltxtail.ErrRoot) {
+			return nil, walk
+		}
 		if last = e.round(ctx); last != nil {
 			var own *stateError
 			if errors.As(last, &own) || errors.Is(last, errNodeTaken) || ctx.Err() != nil {
@@ -148,7 +151,7 @@ func (e *Exporter) once(ctx context.Context, deadline time.Time) ([]Pending, err
 			}
 		}
 		e.publish(last)
-		if last == nil && len(e.rounds.unfinished()) == 0 {
+		if last == nil && walk == nil && len(e.rounds.unfinished()) == 0 {
 			break
 		}
 		if e.now().After(deadline) {
@@ -167,6 +170,9 @@ func (e *Exporter) once(ctx context.Context, deadline time.Time) ([]Pending, err
 	if last != nil {
 		left = append(left, Pending{Cell: "all cells", Reason: last.Error()})
 	}
+	if walk != nil {
+		left = append(left, Pending{Cell: "watch directory", Reason: walk.Error()})
+	}
 	flush, cancel := context.WithDeadline(ctx, later(deadline, e.now().Add(lowLatency)))
 	defer cancel()
 	if err := e.delivery.Flush(flush); err != nil {
@@ -174,6 +180,14 @@ func (e *Exporter) once(ctx context.Context, deadline time.Time) ([]Pending, err
 	}
 	e.publish(last)
 	return left, nil
+}
+
+// walk reads the directory when it was not read whole yet.
+func (e *Exporter) walk() error {
+	if st := e.tail.Stats(); st.Scans > 0 && st.Unreadable == 0 {
+		return nil
+	}
+	return e.tail.Scan()
 }
 
 func later(a, b time.Time) time.Time {

@@ -20,6 +20,7 @@ import (
 	"celldexport/internal/chain"
 	"celldexport/internal/config"
 	"celldexport/internal/objstore"
+	"celldexport/ltxtail"
 )
 
 // world is a simulated fleet whose nodes have real exporters beside them.
@@ -38,6 +39,8 @@ type host struct {
 	w        *world
 	node     *celldsim.Node
 	settings *config.Settings
+	// fs is how the exporter sees the node's directory, nil as it is.
+	fs ltxtail.FS
 	// read counts the bytes that the exporter read from the fleet bucket.
 	read atomic.Int64
 	// count sees every request to the fleet bucket.
@@ -118,7 +121,7 @@ func (h *host) open() (*exporter.Exporter, error) {
 	}
 	return exporter.New(h.w.t.Context(), exporter.Options{
 		Settings: h.settings, Logger: slog.New(slog.NewTextHandler(out, nil)).With("node", h.settings.Node),
-		Fleet: counted, Export: h.w.fault, Interval: 10 * time.Millisecond,
+		Fleet: counted, Export: h.w.fault, FS: h.fs, Interval: 10 * time.Millisecond,
 	})
 }
 

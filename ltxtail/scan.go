@@ -11,6 +11,10 @@ import (
 // maxFacetDepth is how deep facets nest below their root.
 const maxFacetDepth = 3
 
+// ErrRoot is wrapped by the error of a walk that could not even read the
+// directory it starts from.
+var ErrRoot = errors.New("watch directory cannot be read")
+
 // Scan walks the whole tree once. Directories whose modification time did
 // not change since their last reading are not read again. An unreadable
 // directory is an error that names it; the rest is walked all the same.
@@ -21,7 +25,7 @@ func (t *Tail) Scan() error {
 	entries, err := t.cfg.FS.ReadDir(t.cfg.Root)
 	if err != nil {
 		t.finishScan(1, err)
-		return fmt.Errorf("read watch directory: %w", err)
+		return fmt.Errorf("%w: %w", ErrRoot, err)
 	}
 	present := make(map[string]struct{}, len(entries))
 	var errs []error
