@@ -20,6 +20,7 @@ type Base struct {
 	usable  int
 	shared  *Shared
 	memory  int64
+	tempDir string
 	version uint64 // counts accepted changes
 }
 
@@ -49,6 +50,10 @@ func (s *Shared) images() *shadow.Images {
 // images and a few bytes per touched page: old pages it would otherwise read
 // twice, and the keys of a WITHOUT ROWID join. In bytes; 4 MiB when not given.
 func WithMemory(n int64) Option { return func(b *Base) { b.memory = n } }
+
+// WithTempDir names the directory for what does not fit that memory, in files
+// without a name. The system's directory for such files when not given.
+func WithTempDir(dir string) Option { return func(b *Base) { b.tempDir = dir } }
 
 // NewBase takes over the state the shadow holds, staged units included; an
 // empty one is allowed. It reads every page of every table once to learn whose
@@ -142,7 +147,7 @@ func (b *Base) diff(d *differ, images, kept *shadow.Images) (*schema.Schema, err
 }
 
 func (b *Base) differ(after view) *differ {
-	return &differ{new: after, owners: b.owners, before: b.slots, after: b.slots, tables: make(map[uint32]*tableDiff)}
+	return &differ{delta: delta{new: after}, owners: b.owners, before: b.slots, after: b.slots, tables: make(map[uint32]*tableDiff)}
 }
 
 // run is the diff once it is known which pages changed: first sqlite_schema,

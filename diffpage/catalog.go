@@ -90,3 +90,18 @@ func readable(t *schema.Table) error {
 	}
 	return nil
 }
+
+// kindOf says whether the tree of a table has index pages. Its root page does,
+// and the schema must agree.
+func kindOf(v *view, t *schema.Table) (index bool, err error) {
+	var p btree.Page
+	var buf []byte
+	if err := v.parse(t.Root, &p, &buf); err != nil {
+		return false, blame(t.Name, t.Root, err)
+	}
+	known := t.Unreadable == "" && t.Kind != schema.Internal
+	if known && p.Type.Index() != t.WithoutRowid {
+		return false, corrupt(t.Name, t.Root, "its root has page type %d, which does not fit the table's declaration", p.Type)
+	}
+	return p.Type.Index(), nil
+}

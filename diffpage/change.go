@@ -85,7 +85,7 @@ func (c *Change) Touched(name string) bool {
 // Rows shows the net changes of the table of this name between both states.
 // Rows of a rowid table come in ascending order of rowid. Those of a WITHOUT
 // ROWID table come in no particular order, but every Delete before anything
-// else as long as the join fits into memory. A table that exists on one side
+// else. A table that exists on one side
 // only is all Insert or all Delete, and so is one whose key is another on
 // either side, first Delete, then Insert.
 //
@@ -126,7 +126,7 @@ func (c *Change) Rows(name string, visit Visitor) error {
 	}
 	j := newJoin(c.d, t, was, is, visit)
 	if was.WithoutRowid {
-		return j.byKey(c.base.memory)
+		return j.byKey(c.base.memory, c.base.tempDir)
 	}
 	return j.byRowid()
 }
@@ -213,7 +213,7 @@ func newJoin(d *differ, t *tableDiff, was, is *schema.Table, visit Visitor) *joi
 // unchanged tells without decoding that two cells of one key are the same
 // row: equal bytes, and overflow pages that did not change.
 func (j *join) unchanged(a, b *btree.Cell) bool {
-	return j.cmp.alike && a.Same(b) && (a.Overflow == 0 || !j.d.isDirty(j.t, a.Overflow))
+	return j.cmp.alike && a.Same(b) && (a.Overflow == 0 || !j.t.isDirty(a.Overflow))
 }
 
 // pair shows two rows of one key if they differ.

@@ -2,149 +2,171 @@ package diffpage
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"hash/maphash"
 	"math"
-	"slices"
 )
 
-// rowRef is a row of a WITHOUT ROWID table, found by the hash of its key.
-type rowRef struct {
-	hash uint64
-	pgno uint32
-	cell uint16
-	used bool  // old side: a row of the new side has the key
-	mate int32 // new side: index of the old row, -1 for none
+// spot is where a row is: 32 bits page, 16 bits cell.
+type spot uint64
+
+func newSpot(pgno uint32, cell uint16) spot { return spot(pgno)<<16 | spot(cell) }
+
+func (s spot) pgno() uint32 { return uint32(s >> 16) }
+func (s spot) cell() uint16 { return uint16(s) }
+
+// onNew marks a row of the new side; it is above all spots.
+const onNew = 1 << 63
+
+// maxGroup is how many rows of one side may share a hash. Different keys
+// hardly ever do, and rows of one key are not many in a table whose primary
+// key it is.
+const maxGroup = 1 << 12
+
+// keyJoin joins the two sides of a WITHOUT ROWID table. Their order depends on
+// collations that only the writer may have, so rows meet by the hash of their
+// key. What it keeps of a row is 16 bytes, in sorters of bounded memory: first
+// the rows of both sides by hash, then what is to be shown by its spot, so
+// that pages are read in ascending order as far as possible.
+type keyJoin struct {
+	*join
+	hash func(key []byte) uint64
+	rows pairs // hash, and spot with side
+	// found has {spot, 0} for a row that is gone and {onNew + spot, mate} for
+	// one that is there, with 0 or the spot of the old row + 1.
+	found pairs
+	// gone and fresh are the rows of the two sides that have hash at.
+	at          uint64
+	gone, fresh []spot
 }
 
-const rowRefSize = 24
-
-// byKey joins the two sides of a WITHOUT ROWID table. Their order depends on
-// collations that only the writer may have, so rows meet by the hash of their
-// key. When the references of all rows do not fit the memory, the join is
-// done in several rounds over the same pages, each for one share of the
-// hashes.
-func (j *join) byKey(memory int64) error {
-	rows := 0
-	for _, s := range [][]span{j.t.oldSide, j.t.newSide} {
-		for _, e := range s {
-			rows += int(e.hi - e.lo)
-		}
-	}
-	rounds := uint64(1 + int64(rows)*rowRefSize/max(memory, 1<<16))
+// byKey runs the join within memory bytes; what is more goes to files in dir.
+func (j *join) byKey(memory int64, dir string) error {
 	seed := maphash.MakeSeed()
-	for round := range rounds {
-		mine := func(hash uint64) bool { return hash%rounds == round }
-		old, err := j.old.refs(j.t.oldSide, seed, mine)
-		if err != nil {
-			return err
+	half := pairs{limit: memory / 2, dir: dir}
+	k := &keyJoin{join: j, rows: half, found: half, hash: func(key []byte) uint64 { return maphash.Bytes(seed, key) }}
+	return k.run()
+}
+
+func (k *keyJoin) run() (err error) {
+	defer func() {
+		for _, s := range []*pairs{&k.rows, &k.found} {
+			if cerr := s.close(); err == nil {
+				err = cerr
+			}
 		}
-		new, err := j.new.refs(j.t.newSide, seed, mine)
-		if err != nil {
-			return err
-		}
-		if err := j.match(old, new); err != nil {
-			return err
-		}
-		if err := j.show(old, new); err != nil {
-			return err
-		}
+	}()
+	if err := k.read(k.old, k.t.oldSide, 0); err != nil {
+		return err
 	}
-	return nil
+	if err := k.read(k.new, k.t.newSide, onNew); err != nil {
+		return err
+	}
+	if err := k.rows.each(k.take); err != nil {
+		return err
+	}
+	if err := k.match(); err != nil {
+		return err
+	}
+	if err := k.rows.close(); err != nil {
+		return err
+	}
+	return k.found.each(k.show)
 }
 
 // seek moves to a cell of a page.
-func (c *cursor) seek(pgno uint32, cell uint16) error {
-	if err := c.load(pgno); err != nil {
+func (c *cursor) seek(at spot) error {
+	if err := c.load(at.pgno()); err != nil {
 		return err
 	}
-	return blame(c.name, pgno, c.page.Cell(int(cell), &c.cell))
+	return blame(c.name, c.pgno, c.page.Cell(int(at.cell()), &c.cell))
 }
 
-// refs hashes the keys of a side and keeps those that are asked for.
-func (c *cursor) refs(side []span, seed maphash.Seed, mine func(uint64) bool) ([]rowRef, error) {
-	var refs []rowRef
+// read hashes the keys of a side.
+func (k *keyJoin) read(c *cursor, side []span, mark uint64) error {
 	var key []byte
 	for _, s := range side {
 		for i := s.lo; i < s.hi; i++ {
-			if err := c.seek(s.pgno, i); err != nil {
-				return nil, err
+			at := newSpot(s.pgno, i)
+			if err := c.seek(at); err != nil {
+				return err
 			}
 			c.take()
 			var err error
 			if key, err = c.row.appendKey(key[:0]); err != nil {
-				return nil, err
-			}
-			if hash := maphash.Bytes(seed, key); mine(hash) {
-				refs = append(refs, rowRef{hash: hash, pgno: s.pgno, cell: i, mate: -1})
-			}
-		}
-	}
-	slices.SortFunc(refs, func(a, b rowRef) int {
-		return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.pgno, b.pgno), cmp.Compare(a.cell, b.cell))
-	})
-	return refs, nil
-}
-
-// match finds the old row for every new one. A hash that one row of each side
-// has is taken at its word for now, so that pages need not be read out of
-// order; show looks at the keys. Where more rows share a hash, keys are
-// compared at once.
-func (j *join) match(old, new []rowRef) error {
-	for i, k := 0, 0; i < len(new) && k < len(old); {
-		switch hash := new[i].hash; {
-		case old[k].hash < hash:
-			k++
-		case old[k].hash > hash:
-			i++
-		default:
-			endNew, endOld := i+1, k+1
-			for endNew < len(new) && new[endNew].hash == hash {
-				endNew++
-			}
-			for endOld < len(old) && old[endOld].hash == hash {
-				endOld++
-			}
-			if endNew == i+1 && endOld == k+1 {
-				old[k].used, new[i].mate = true, int32(k)
-			} else if err := j.matchGroup(old, k, endOld, new[i:endNew]); err != nil {
 				return err
 			}
-			i, k = endNew, endOld
+			if err := k.rows.add(k.hash(key), mark|uint64(at)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// matchGroup matches the rows of one hash by their keys.
-func (j *join) matchGroup(old []rowRef, from, to int, new []rowRef) error {
-	for i := range new {
-		for k := from; k < to && new[i].mate < 0; k++ {
-			if old[k].used {
-				continue
-			}
-			if err := j.seek(&old[k], &new[i]); err != nil {
-				return err
-			}
-			same, err := j.sameKey()
-			if err != nil {
-				return err
+// take gathers the rows of one hash, those of the old side first.
+func (k *keyJoin) take(p pair) error {
+	if p.a != k.at {
+		if err := k.match(); err != nil {
+			return err
+		}
+		k.at = p.a
+	}
+	side, at := &k.gone, spot(p.b&^onNew)
+	if p.b&onNew != 0 {
+		side = &k.fresh
+	}
+	if len(*side) == maxGroup {
+		return corrupt(k.old.name, at.pgno(), "more than %d rows have the key of a row on it", maxGroup)
+	}
+	*side = append(*side, at)
+	return nil
+}
+
+// match settles the rows of one hash. One row of each side is taken at the
+// hash's word for now, so that pages need not be read out of order; show looks
+// at the keys. Where more rows share a hash, keys are compared at once.
+func (k *keyJoin) match() error {
+	alone := len(k.gone) == 1 && len(k.fresh) == 1
+	for _, n := range k.fresh {
+		mate := uint64(0)
+		for i, o := range k.gone {
+			same := alone
+			if !same {
+				var err error
+				if same, err = k.meet(o, n); err != nil {
+					return err
+				}
 			}
 			if same {
-				old[k].used, new[i].mate = true, int32(k)
+				mate = uint64(o) + 1
+				k.gone[i] = k.gone[len(k.gone)-1]
+				k.gone = k.gone[:len(k.gone)-1]
+				break
 			}
 		}
+		if err := k.found.add(onNew|uint64(n), mate); err != nil {
+			return err
+		}
 	}
+	for _, o := range k.gone {
+		if err := k.found.add(uint64(o), 0); err != nil {
+			return err
+		}
+	}
+	k.gone, k.fresh = k.gone[:0], k.fresh[:0]
 	return nil
 }
 
-// seek moves both sides to a row.
-func (j *join) seek(o, n *rowRef) error {
-	if err := j.old.seek(o.pgno, o.cell); err != nil {
-		return err
+// meet moves both sides to a row and compares the keys.
+func (k *keyJoin) meet(o, n spot) (bool, error) {
+	if err := k.old.seek(o); err != nil {
+		return false, err
 	}
-	return j.new.seek(n.pgno, n.cell)
+	if err := k.new.seek(n); err != nil {
+		return false, err
+	}
+	return k.sameKey()
 }
 
 // sameKey compares the keys of the rows the two sides are on.
@@ -164,60 +186,33 @@ func (j *join) sameKey() (bool, error) {
 	return bytes.Equal(j.cmp.old, j.cmp.new), nil
 }
 
-// show visits the rows without a mate, the old ones first, and the pairs that
-// differ. Pages are read in ascending order as far as possible.
-func (j *join) show(old, new []rowRef) error {
-	byPlace := func(a, b rowRef) int { return cmp.Or(cmp.Compare(a.pgno, b.pgno), cmp.Compare(a.cell, b.cell)) }
-	var gone []rowRef
-	for _, o := range old {
-		if !o.used {
-			gone = append(gone, o)
+// show visits what was found, the rows that are gone first. Two rows of one
+// hash are a pair if their keys are the same too.
+func (k *keyJoin) show(p pair) error {
+	at := spot(p.a &^ onNew)
+	if p.a&onNew == 0 {
+		if err := k.old.seek(at); err != nil {
+			return err
 		}
+		return k.deleted()
 	}
-	slices.SortFunc(gone, byPlace)
-	for _, o := range gone {
-		if err := j.old.seek(o.pgno, o.cell); err != nil {
+	if p.b == 0 {
+		if err := k.new.seek(at); err != nil {
 			return err
 		}
-		if err := j.deleted(); err != nil {
-			return err
-		}
+		return k.inserted()
 	}
-	slices.SortFunc(new, byPlace)
-	for _, n := range new {
-		if err := j.new.seek(n.pgno, n.cell); err != nil {
-			return err
-		}
-		if n.mate < 0 {
-			if err := j.inserted(); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := j.old.seek(old[n.mate].pgno, old[n.mate].cell); err != nil {
-			return err
-		}
-		if err := j.showPair(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// showPair shows two rows of one hash: as a pair if their keys are the same
-// too.
-func (j *join) showPair() error {
-	same, err := j.sameKey()
+	same, err := k.meet(spot(p.b-1), at)
 	if err != nil {
 		return err
 	}
 	if same {
-		return j.pair()
+		return k.pair()
 	}
-	if err := j.deleted(); err != nil {
+	if err := k.deleted(); err != nil {
 		return err
 	}
-	return j.inserted()
+	return k.inserted()
 }
 
 // appendKey appends the primary key of a WITHOUT ROWID row in a form in which

@@ -18,7 +18,7 @@ const ownersMagic = "exportd owners 1"
 // MarshalOwners is the owner map in a form to be kept beside the shadow, so
 // that a later OpenBase need not read every page. The tag names the state, the
 // way the caller names it (epoch and txid, say).
-func (b *Base) MarshalOwners(tag string) ([]byte, error) {
+func (b *Base) MarshalOwners(tag string) []byte {
 	out := make([]byte, 0, len(ownersMagic)+len(tag)+64*len(b.slots.names)+8*len(b.owners)+64)
 	out = append(out, ownersMagic...)
 	out = appendString(out, tag)
@@ -38,7 +38,7 @@ func (b *Base) MarshalOwners(tag string) ([]byte, error) {
 		out = binary.BigEndian.AppendUint64(out, uint64(b.owners.of(pgno)))
 	}
 	sum := sha256.Sum256(out)
-	return append(out, sum[:]...), nil
+	return append(out, sum[:]...)
 }
 
 func appendString(dst []byte, s string) []byte {

@@ -8,7 +8,7 @@ import (
 
 // walkOld finds the pages that were in the old tree and are not in the new
 // one, and takes those with rows to the old side: the pages that changed or
-// are gone, and below them whole subtrees that T never wrote but that have no
+// are gone, and below them whole subtrees that the unit never wrote but that have no
 // parent any more. SQLite frees pages without touching them, so this is the
 // only place where rows of unchanged pages come up.
 func (d *differ) walkOld(t *tableDiff) error {
@@ -56,9 +56,9 @@ func (d *differ) keepChains(t *tableDiff) error {
 		i, ok := slices.BinarySearchFunc(t.oldHeads, h.pgno, func(e head, pgno uint32) int {
 			return int(int64(e.pgno) - int64(pgno))
 		})
-		if ok && !t.oldHeads[i].kept && t.oldHeads[i].payload == h.payload && !d.isDirty(t, h.pgno) && t.old.index == t.new.index {
+		if ok && !t.oldHeads[i].kept && t.oldHeads[i].payload == h.payload && !t.isDirty(h.pgno) && t.old.index == t.new.index {
 			t.oldHeads[i].kept = true
-			if err := d.claim(t, h.pgno, newOwner(roleHead, t.slot, h.row)); err != nil {
+			if err := d.claim(t.name, h.pgno, newOwner(roleHead, t.slot, h.row)); err != nil {
 				return err
 			}
 			continue
@@ -85,7 +85,7 @@ func (d *differ) keepChains(t *tableDiff) error {
 // to both sides without the rest of its page.
 func (d *differ) overflowOnly(t *tableDiff) error {
 	var p btree.Page
-	for _, first := range t.dirtyHeads {
+	for _, first := range t.dirty.list {
 		pgno := d.owners.of(first).parent()
 		if d.hasChanged(pgno) || d.released.has(pgno) {
 			continue
@@ -127,9 +127,9 @@ func (d *differ) claimChain(t *tableDiff, h head) error {
 	pages := btree.ChainLen(h.payload-h.local, d.new.usable)
 	err := d.new.chain(h.pgno, pages, &d.bufs[0], func(pgno uint32) error {
 		if pgno == h.pgno {
-			return d.claim(t, pgno, newOwner(roleHead, t.slot, h.row))
+			return d.claim(t.name, pgno, newOwner(roleHead, t.slot, h.row))
 		}
-		return d.claim(t, pgno, newOwner(roleRest, t.slot, h.pgno))
+		return d.claim(t.name, pgno, newOwner(roleRest, t.slot, h.pgno))
 	})
 	return blame(t.name, h.row, err)
 }

@@ -54,10 +54,10 @@ func (d *differ) climb(t *tableDiff, pgno uint32) bool {
 	n := 0
 	for up := d.owners.of(pgno).parent(); up != 0 && n < len(path); up = d.owners.of(up).parent() {
 		if d.hasChanged(up) || up == t.old.root && !t.stays {
-			d.park(t, pgno, path[:n])
+			t.park(pgno, path[:n])
 			// An old root that is unchanged may live on further down.
 			if !d.hasChanged(up) {
-				d.park(t, pgno, []uint32{up})
+				t.park(pgno, []uint32{up})
 			}
 			return false
 		}
@@ -67,7 +67,8 @@ func (d *differ) climb(t *tableDiff, pgno uint32) bool {
 	return t.stays
 }
 
-func (d *differ) park(t *tableDiff, pgno uint32, under []uint32) {
+// park notes a changed page under unchanged ones.
+func (t *tableDiff) park(pgno uint32, under []uint32) {
 	if len(under) > 0 && t.parked == nil {
 		t.parked = make(map[uint32][]uint32)
 	}
@@ -85,7 +86,7 @@ func (d *differ) visit(t *tableDiff, at place, todo []place) ([]place, error) {
 	if !d.new.has(at.pgno) {
 		return todo, corrupt(t.name, at.pgno, "it is referred to, but the database has no such page")
 	}
-	if err := d.claim(t, at.pgno, newOwner(roleTree, t.slot, at.parent)); err != nil {
+	if err := d.claim(t.name, at.pgno, newOwner(roleTree, t.slot, at.parent)); err != nil {
 		return todo, err
 	}
 	var p btree.Page
@@ -115,7 +116,7 @@ func (d *differ) visit(t *tableDiff, at place, todo []place) ([]place, error) {
 		if !t.attached.add(child) {
 			return todo, corrupt(t.name, child, "it has two parents")
 		}
-		if err := d.claim(t, child, newOwner(roleTree, t.slot, at.pgno)); err != nil {
+		if err := d.claim(t.name, child, newOwner(roleTree, t.slot, at.pgno)); err != nil {
 			return todo, err
 		}
 		for _, pgno := range t.parked[child] {
@@ -132,22 +133,6 @@ func (d *differ) staysInTree(t *tableDiff, pgno uint32) bool {
 	return !d.hasChanged(pgno) && o.role() == roleTree && o.slot() == t.slot && t.old.index == t.new.index
 }
 
-// claim gives a page of the new state its owner, once.
-func (d *differ) claim(t *tableDiff, pgno uint32, o owner) error {
-	if d.scratch != nil {
-		if d.scratch[pgno] != 0 {
-			return corrupt(t.name, pgno, "it is referred to twice")
-		}
-		d.scratch[pgno] = o
-		return nil
-	}
-	if !d.claimed.add(pgno) {
-		return corrupt(t.name, pgno, "it is referred to twice")
-	}
-	d.claims = append(d.claims, claim{pgno, o})
-	return nil
-}
-
 // takeRows takes the rows of a page of the new tree to the new side. If it was
 // in the old tree as well, its rows of then go to the old side at once, and
 // the rows that both have in common at either end go nowhere: with them, their
@@ -159,8 +144,8 @@ func (d *differ) takeRows(t *tableDiff, pgno uint32, p *btree.Page) (err error) 
 		if err := d.old.parse(pgno, &was, &d.bufs[1]); err != nil {
 			return err
 		}
-		intact := func(overflow uint32) bool { return !d.isDirty(t, overflow) }
-		if len(t.dirtyHeads) == 0 {
+		intact := func(overflow uint32) bool { return !t.isDirty(overflow) }
+		if len(t.dirty.list) == 0 {
 			intact = nil
 		}
 		head, tail, err := btree.Common(&was, p, intact)
