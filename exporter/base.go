@@ -308,6 +308,9 @@ func (bs *bases) enter(ctx context.Context, s *stream, id identity, pin ledger.E
 	if err != nil {
 		return err
 	}
+	if err := bs.journal.catchUp(ctx, s); err != nil {
+		return err
+	}
 	r.Epoch, r.Start, r.Pinned = pin.Epoch, pin.StartTXID, true
 	if s.doc.Residency.Epoch == r.Epoch {
 		r.Next = s.doc.Residency.Next

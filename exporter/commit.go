@@ -138,13 +138,18 @@ func (jn *journal) checkpoint(ctx context.Context) error {
 	return nil
 }
 
-// saveNow stores a stream's document at once. It names nothing that a
-// checkpoint has yet to make true.
-func (jn *journal) saveNow(ctx context.Context, s *stream) error {
-	if _, behind := jn.batch.streams[s]; behind {
-		if err := jn.checkpoint(ctx); err != nil {
-			return err
-		}
+// catchUp brings what is on disk of a stream up to the spool. It comes before
+// every change of the document that a restart could not tell from the spool's
+// entries: a document must not be ahead of entries that are not applied.
+func (jn *journal) catchUp(ctx context.Context, s *stream) error {
+	if _, behind := jn.batch.streams[s]; !behind {
+		return nil
 	}
+	return jn.checkpoint(ctx)
+}
+
+// saveNow stores a stream's document at once. The stream has caught up before
+// the document was changed.
+func (jn *journal) saveNow(ctx context.Context, s *stream) error {
 	return stateFailed(jn.dir.Save(ctx, jn.now().UnixMilli(), s.doc))
 }

@@ -86,10 +86,11 @@ func (r *replay) entry(ctx context.Context, entry *delivery.Stored) error {
 	}
 	switch u.Form {
 	case delivery.FormUnit:
-		if err := r.pages(doc, entry); err != nil {
+		kept, err := r.pages(doc, entry)
+		if err != nil {
 			return err
 		}
-		doc.Residency.Spooled, doc.Residency.Based = u.MaxTXID, true
+		doc.Residency.Spooled, doc.Residency.Based = u.MaxTXID, kept
 		// Nothing follows a close but what withdrew it.
 		doc.Residency.Closed = false
 		doc.Shadow.PageSize, doc.Shadow.Commit = u.PageSize, u.Commit
@@ -160,28 +161,32 @@ func (r *replay) described(doc *state.Stream, entry *delivery.Stored) error {
 }
 
 // pages writes a unit's images into the shadow. Doing it twice is the same.
-func (r *replay) pages(doc *state.Stream, entry *delivery.Stored) error {
+// kept is false when somebody removed the shadow: the stream re-bases.
+func (r *replay) pages(doc *state.Stream, entry *delivery.Stored) (kept bool, err error) {
 	u := entry.Unit()
 	sh := r.opened[doc.Shadow.File]
 	if sh == nil {
-		var err error
-		if sh, err = shadow.Open(r.files.shadowPath(doc.Shadow.File)); err != nil {
-			return err
+		sh, err = shadow.Open(r.files.shadowPath(doc.Shadow.File))
+		if doc.Shadow.File == "" || errors.Is(err, os.ErrNotExist) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
 		}
 		r.opened[doc.Shadow.File] = sh
 	}
 	if err := sh.Resize(u.PageSize, u.Commit); err != nil {
-		return err
+		return false, err
 	}
 	for page, err := range entry.Pages() {
 		if err != nil {
-			return err
+			return false, err
 		}
 		if err := sh.WritePage(page.Number, page.Data); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return true, nil
 }
 
 // removeOrphans removes shadow files that no document names: those of a start

@@ -124,10 +124,8 @@ func (jn *journal) openBase(s *stream) error {
 // releaseBase makes what is spooled of the stream true in its shadow and its
 // document, and closes the shadow.
 func (jn *journal) releaseBase(ctx context.Context, s *stream) error {
-	if _, staged := jn.batch.streams[s]; staged {
-		if err := jn.checkpoint(ctx); err != nil {
-			return err
-		}
+	if err := jn.catchUp(ctx, s); err != nil {
+		return err
 	}
 	jn.shadows.dropBase(s)
 	return nil
@@ -179,7 +177,9 @@ func (rd *rounds) trimShadows(ctx context.Context) error {
 		}
 		used -= int64(s.doc.Shadow.PageSize) * int64(s.doc.Shadow.Commit)
 		file := s.doc.Shadow.File
-		rd.shadows.dropBase(s)
+		if err := rd.journal.releaseBase(ctx, s); err != nil {
+			return err
+		}
 		s.doc.Shadow.File = ""
 		if err := rd.journal.saveNow(ctx, s); err != nil {
 			return err
