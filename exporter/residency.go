@@ -87,7 +87,12 @@ func (rs *residencies) pending(s *stream, v view) {
 		rs.agenda.rest(s)
 		return
 	}
-	s.status.set(rs.now(), StatePending, fmt.Sprintf("e%d: txid %d is not covered by the bucket yet", v.disk.Epoch, v.target.Local[0].TXID))
+	next := v.target.Local[0].TXID
+	reason := fmt.Sprintf("e%d: txid %d is not covered by the bucket yet", v.disk.Epoch, next)
+	if after := v.target.After; next > after+1 {
+		reason = fmt.Sprintf("e%d: txids %d to %d are neither on the node's disk nor in the bucket, and txid %d waits for them", v.disk.Epoch, after+1, next-1, next)
+	}
+	s.status.set(rs.now(), StatePending, reason)
 	rs.agenda.later(s)
 }
 
@@ -131,7 +136,7 @@ func (rs *residencies) settle(ctx context.Context, s *stream, v view, res proof.
 		}
 		rs.over(s, v, res)
 	case len(rest) > 0:
-		rs.pending(s, view{disk: v.disk, target: proof.Target{Local: rest}})
+		rs.pending(s, view{disk: v.disk, target: proof.Target{After: r.Spooled, Local: rest}})
 	default:
 		s.status.set(rs.now(), StateExported, "")
 		rs.agenda.rest(s)
