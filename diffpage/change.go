@@ -43,7 +43,7 @@ func (c *Change) Pages(visit func(pgno uint32, data []byte) error) error {
 	if err := c.usable(); err != nil {
 		return err
 	}
-	var buf []byte
+	buf := make([]byte, c.images.PageSize())
 	for i := range c.images.Len() {
 		data, err := c.images.Page(i, buf)
 		if err != nil {

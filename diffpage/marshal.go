@@ -17,8 +17,12 @@ const ownersMagic = "exportd owners 1"
 
 // MarshalOwners is the owner map in a form to be kept beside the shadow, so
 // that a later OpenBase need not read every page. The tag names the state, the
-// way the caller names it (epoch and txid, say).
-func (b *Base) MarshalOwners(tag string) []byte {
+// way the caller names it (epoch and txid, say). ErrStale is wrapped when the
+// shadow is not the one the base knows any more.
+func (b *Base) MarshalOwners(tag string) ([]byte, error) {
+	if n := len(b.owners) - 1; max(n, 0) != int(b.shadow.Commit()) {
+		return nil, fmt.Errorf("keep the owner map of %d pages for a shadow of %d: %w", n, b.shadow.Commit(), ErrStale)
+	}
 	out := make([]byte, 0, len(ownersMagic)+len(tag)+64*len(b.slots.names)+8*len(b.owners)+64)
 	out = append(out, ownersMagic...)
 	out = appendString(out, tag)
@@ -38,7 +42,7 @@ func (b *Base) MarshalOwners(tag string) []byte {
 		out = binary.BigEndian.AppendUint64(out, uint64(b.owners.of(pgno)))
 	}
 	sum := sha256.Sum256(out)
-	return append(out, sum[:]...)
+	return append(out, sum[:]...), nil
 }
 
 func appendString(dst []byte, s string) []byte {

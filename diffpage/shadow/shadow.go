@@ -236,6 +236,7 @@ func (s *Shadow) Flush() error {
 		if err := s.resize(l.after); err != nil {
 			return err
 		}
+		buf = slices.Grow(buf[:0], int(l.after.pageSize))
 		for i := range l.images.Len() {
 			pgno := l.images.Pgno(i)
 			if pgno > l.after.commit {
