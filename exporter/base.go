@@ -308,7 +308,7 @@ func (bs *bases) enter(ctx context.Context, s *stream, id identity, pin ledger.E
 	if err != nil {
 		return err
 	}
-	if err := bs.journal.catchUp(ctx, s); err != nil {
+	if err := errors.Join(bs.journal.catchUp(ctx, s), bs.at(StepEnter)); err != nil {
 		return err
 	}
 	r.Epoch, r.Start, r.Pinned = pin.Epoch, pin.StartTXID, true
@@ -335,6 +335,9 @@ func (bs *bases) takeBase(ctx context.Context, s *stream, v view, b basis) error
 		return err
 	}
 	if err := bs.prepareShadow(ctx, s, &sh, b); err != nil {
+		return err
+	}
+	if err := bs.at(StepBase); err != nil {
 		return err
 	}
 	bs.journal.replaceShadow(s, sh)

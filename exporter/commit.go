@@ -2,6 +2,7 @@ package exporter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -84,11 +85,14 @@ func (jn *journal) flush(ctx context.Context) error {
 			return stateFailed(fmt.Errorf("sync the spool: %w", err))
 		}
 	}
+	if err := jn.at(StepSpooled); err != nil {
+		return err
+	}
 	for s := range b.streams {
 		if s.shadow == nil {
 			continue
 		}
-		if err := s.shadow.Flush(); err != nil {
+		if err := errors.Join(jn.at(StepPages), s.shadow.Flush()); err != nil {
 			return stateFailed(fmt.Errorf("write the shadow of %s: %w", s.doc.Scope, err))
 		}
 	}
@@ -115,12 +119,18 @@ func (jn *journal) checkpoint(ctx context.Context) error {
 		if s.shadow == nil {
 			continue
 		}
-		if err := s.shadow.Sync(); err != nil {
+		if err := errors.Join(jn.at(StepSynced), s.shadow.Sync()); err != nil {
 			return stateFailed(fmt.Errorf("sync the shadow of %s: %w", s.doc.Scope, err))
 		}
 	}
+	if err := jn.at(StepDocuments); err != nil {
+		return err
+	}
 	if err := jn.dir.Save(ctx, jn.now().UnixMilli(), docs...); err != nil {
 		return stateFailed(err)
+	}
+	if err := jn.at(StepApplied); err != nil {
+		return err
 	}
 	if b.last > 0 {
 		if err := jn.spool.SetApplied(b.last); err != nil {
@@ -128,7 +138,7 @@ func (jn *journal) checkpoint(ctx context.Context) error {
 		}
 	}
 	for _, name := range b.obsolete {
-		if err := jn.shadows.removeShadow(name); err != nil {
+		if err := errors.Join(jn.at(StepObsolete), jn.shadows.removeShadow(name)); err != nil {
 			return stateFailed(err)
 		}
 	}

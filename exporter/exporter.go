@@ -47,6 +47,11 @@ type Options struct {
 	Watch func() (ltxtail.Watcher, error)
 	// Interval replaces the interval of rounds, which follows flush_ms.
 	Interval time.Duration
+	// Spool replaces the file system below the spool; nil is the operating
+	// system's. Step is called at every step of a commit: an error it returns
+	// is one of the state directory.
+	Spool delivery.FS
+	Step  func(Step) error
 	// Now and Random replace the clock and the source of random bytes.
 	Now    func() time.Time
 	Random io.Reader
@@ -70,6 +75,7 @@ type kit struct {
 	log      *slog.Logger
 	now      func() time.Time
 	metrics  *metrics
+	step     func(Step) error
 	// fleet is the fleet bucket, tail the node's directory.
 	fleet objstore.Store
 	tail  *ltxtail.Tail
@@ -82,7 +88,7 @@ type kit struct {
 // holds. The errors of a second exporter and of a newer state directory wrap
 // state.ErrInUse and state.ErrNewer.
 func New(ctx context.Context, o Options) (*Exporter, error) {
-	e := &Exporter{kit: &kit{settings: o.Settings, log: o.Logger, now: o.Now, metrics: newMetrics(o.Registry)}}
+	e := &Exporter{kit: &kit{settings: o.Settings, log: o.Logger, now: o.Now, metrics: newMetrics(o.Registry), step: o.Step}}
 	e.every = cmp.Or(o.Interval, o.Settings.Export.Flush)
 	if e.now == nil {
 		e.now = time.Now
@@ -113,6 +119,7 @@ func (e *Exporter) open(ctx context.Context, o Options) error {
 	}
 	e.spool, err = delivery.OpenSpool(e.dir.Spool(), delivery.Options{
 		SegmentBytes: segmentBytes(o.Settings.Export.SpoolBytes), MemoryBudget: o.Settings.Export.MaxTxBytes, Now: e.now,
+		FS: o.Spool,
 	})
 	if err != nil {
 		return fmt.Errorf("open the spool: %w", err)

@@ -169,6 +169,9 @@ func (bs *bases) spoolSnapshot(ctx context.Context, s *stream, pin ledger.Epoch,
 			return err
 		}
 	}
+	if err := bs.at(StepSnapshot); err != nil {
+		return err
+	}
 	env := bs.entries.envelope(s, name, committedAt, at)
 	unit := bs.entries.entry(s, env, delivery.FormRecords)
 	unit.PageSize, unit.Commit = sh.PageSize, sh.Commit
