@@ -16,11 +16,12 @@ type flight struct {
 	prefix int64
 	// open messages were sent in this session and are not answered.
 	open int
-	// whole says that all records of the entry were handed over.
-	whole bool
+	// whole says that all records of the entry were handed over, lost that
+	// one of them did not arrive.
+	whole, lost bool
 }
 
-func (f *flight) done() bool { return f.whole && f.open == 0 }
+func (f *flight) done() bool { return f.whole && f.open == 0 && !f.lost }
 
 // mark is one record: its entry and its place in it.
 type mark struct {
@@ -139,12 +140,14 @@ func (b *board) answer(t *ticket, err error, refused bool) {
 			f.prefix++
 		}
 	case refused:
+		f.lost = true
 		b.suspects[at] = struct{}{}
 		if b.refused == nil {
 			b.refused = err
 		}
 		b.fail(err)
 	default:
+		f.lost = true
 		b.fail(err)
 	}
 	if oldest {
@@ -285,7 +288,7 @@ func (b *board) rewind() []*flight {
 		if behind {
 			f.prefix = 0
 		}
-		f.open, f.whole = 0, false
+		f.open, f.whole, f.lost = 0, false, false
 		again[stream] = struct{}{}
 		list = append(list, f)
 	}

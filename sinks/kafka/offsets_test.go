@@ -3,10 +3,16 @@
 package kafka
 
 import (
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"celldexport/envelope/apply"
 )
 
 // partEnds are the ends of the partitions that hold anything.
@@ -54,4 +60,28 @@ func topicEnds(t testing.TB, client *kgo.Client) partEnds {
 		}
 	}
 	return ends
+}
+
+func crc(key []byte) uint32 { return crc32.ChecksumIEEE(key) }
+
+// newState is a consumer that has the messages.
+func newState(t testing.TB, list []message) *apply.State {
+	t.Helper()
+	state := apply.New()
+	for _, m := range list {
+		if err := state.Add(m.rec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return state
+}
+
+// properties writes a file of properties.
+func properties(t testing.TB, lines ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kafka.properties")
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

@@ -39,6 +39,7 @@ func openSession(ctx context.Context, sink *Sink, board *board) (*session, error
 		return nil, err
 	}
 	sink.change(func(st *Stats) { st.Sessions++ })
+	sink.opened(s)
 	return s, nil
 }
 

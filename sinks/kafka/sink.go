@@ -18,6 +18,8 @@ import (
 type Sink struct {
 	cfg  Config
 	conf *conf
+	// opened is called with every new session; tests take hold of it there.
+	opened func(*session)
 
 	mu    sync.Mutex
 	stats Stats
@@ -58,7 +60,7 @@ func New(cfg Config) (*Sink, error) {
 	if cfg.IAM && cfg.Tokens == nil {
 		cfg.Tokens = &mskiam.Source{Brokers: cfg.Brokers}
 	}
-	s := &Sink{cfg: cfg, conf: newConf(&cfg, list)}
+	s := &Sink{cfg: cfg, conf: newConf(&cfg, list), opened: func(*session) {}}
 	if err := s.conf.try(); err != nil {
 		return nil, fmt.Errorf("kafka sink: %w", err)
 	}

@@ -1,0 +1,485 @@
+//go:build cgo
+
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/confluentinc/confluent-kafka-go/v2/kafka"
+
+	"celldexport/envelope"
+	"celldexport/sinks/delivery"
+)
+
+func produceFault(c *kfake.Cluster, err *kerr.Error, count int) *kfake.FaultHandle {
+	return c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: err, Count: count})
+}
+
+func (w *world) fill(from, to int) {
+	w.t.Helper()
+	for i := from; i < to; i++ {
+		w.unit(i%5, int64(i%40), fmt.Sprintf("value %d", i))
+	}
+	w.sync()
+}
+
+// Errors that pass are waited for by the client itself: nothing is sent twice.
+func TestTooFewReplicasAreWaitedFor(t *testing.T) {
+	c := newCluster(t)
+	fault := produceFault(c, kerr.NotEnoughReplicas, 8)
+	w := newWorld(t)
+	w.begin(Config{Brokers: c.ListenAddrs()})
+	w.fill(0, 200)
+	w.flush(30 * time.Second)
+	if fault.Hits() == 0 {
+		t.Error("the fault was not met")
+	}
+	list := consume(t, c.ListenAddrs())
+	w.check(list)
+	if resent := inOrder(t, list); resent != 0 {
+		t.Errorf("%d messages were sent twice", resent)
+	}
+}
+
+// Stored and answered as an error: the client sends again under the same
+// sequence number, and the broker does not store twice.
+func TestStoredButNotAcknowledged(t *testing.T) {
+	c := newCluster(t)
+	fault := produceFault(c, kerr.NotEnoughReplicasAfterAppend, 5)
+	w := newWorld(t)
+	w.begin(Config{Brokers: c.ListenAddrs()})
+	w.fill(0, 200)
+	w.flush(30 * time.Second)
+	if fault.Hits() == 0 {
+		t.Error("the fault was not met")
+	}
+	list := consume(t, c.ListenAddrs())
+	w.check(list)
+	if resent := inOrder(t, list); resent != 0 {
+		t.Errorf("%d messages are there twice", resent)
+	}
+}
+
+// An answer that takes longer than a record may: the record counts as
+// undelivered and is sent again from the spool, byte by byte the same, though
+// the broker has it.
+func TestLateAnswersAreSentAgain(t *testing.T) {
+	c := newCluster(t)
+	var held atomic.Int32
+	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		if held.Load() < 2 {
+			held.Add(1)
+			c.SleepControl(func() { time.Sleep(1200 * time.Millisecond) })
+		}
+		return nil, nil, false
+	})
+	w := newWorld(t)
+	w.begin(Config{Brokers: c.ListenAddrs(), Retry: 400 * time.Millisecond})
+	w.fill(0, 100)
+	w.flush(30 * time.Second)
+	if w.sink.Stats().Stalls == 0 {
+		t.Error("nothing counted as undelivered")
+	}
+	list := consume(t, c.ListenAddrs())
+	w.check(list)
+	inOrder(t, list)
+	sameBytes(t, list)
+	w.logs.wait(t, "no acknowledgement within 400ms")
+	w.logs.wait(t, "kafka takes records again")
+}
+
+// sameBytes reports a record that was sent again as other bytes.
+func sameBytes(t *testing.T, list []message) {
+	t.Helper()
+	seen := map[string]string{}
+	for _, m := range list {
+		id := fmt.Sprint(m.rec.Stream, m.rec.Position, m.rec.Body.Kind(), m.rec.Fragment, m.rec.Fragments)
+		if w, ok := m.rec.Body.(*envelope.Watermark); ok {
+			id += fmt.Sprint(w.Through)
+		}
+		if old, ok := seen[id]; ok && old != string(m.Value) {
+			t.Errorf("sent again as other bytes:\n%s\n%s", old, m.Value)
+		}
+		seen[id] = string(m.Value)
+	}
+}
+
+// An outage far longer than a record may take ends without a loss, and its
+// reason is told.
+func TestOutage(t *testing.T) {
+	port := freePort(t)
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	dir := t.TempDir()
+	open := func() *kfake.Cluster {
+		c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(port), kfake.DataDir(dir), kfake.SyncWrites(), kfake.SeedTopics(4, testTopic))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	w := newWorld(t)
+	w.begin(Config{Brokers: []string{addr}, Retry: 500 * time.Millisecond})
+	w.fill(0, 50)
+	w.logs.wait(t, "Connection refused")
+	c := open()
+	w.flush(30 * time.Second)
+	c.Close()
+	w.fill(50, 150)
+	eventually(t, "trouble", func() bool { _, trouble := w.sink.Report(); return trouble != "" })
+	time.Sleep(1500 * time.Millisecond)
+	w.fill(150, 250)
+	c = open()
+	defer c.Close()
+	w.flush(30 * time.Second)
+	if state, trouble := w.sink.Report(); trouble != "" {
+		t.Errorf("after the outage: %s: %s", state, trouble)
+	}
+	list := consume(t, []string{addr})
+	w.check(list)
+	inOrder(t, list)
+	sameBytes(t, list)
+	if st := w.status(); st.Dropped != 0 || st.Restarts != 0 {
+		t.Errorf("after an outage %d records are dropped, and the sink was restarted %d times", st.Dropped, st.Restarts)
+	}
+}
+
+func (w *world) status() delivery.SinkStatus {
+	w.t.Helper()
+	list, err := w.engine.Status()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return list[0]
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// A topic that is missing is the reason that is told. It is not made; when
+// somebody makes it, records go out.
+func TestMissingTopic(t *testing.T) {
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.AllowAutoTopicCreation())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	w := newWorld(t)
+	w.begin(Config{Brokers: c.ListenAddrs()})
+	w.fill(0, 20)
+	w.logs.wait(t, `topic \"celld-changes\" does not exist`)
+	if c.TopicInfo(testTopic) != nil {
+		t.Fatal("the topic was made by asking for it")
+	}
+	if err := c.CreateTopic(testTopic, 3, nil); err != nil {
+		t.Fatal(err)
+	}
+	w.flush(30 * time.Second)
+	w.check(consume(t, c.ListenAddrs()))
+}
+
+// A producer that failed for good is replaced, and everything it had not
+// delivered is sent again.
+func TestFatalErrorRebuildsTheProducer(t *testing.T) {
+	for name, fail := range map[string]func(*kfake.Cluster){
+		"lost sequence numbers": func(c *kfake.Cluster) { produceFault(c, kerr.OutOfOrderSequenceNumber, 1) },
+		"fenced":                func(c *kfake.Cluster) { produceFault(c, kerr.InvalidProducerEpoch, 1) },
+		"unknown producer":      func(c *kfake.Cluster) { produceFault(c, kerr.UnknownProducerID, 1) },
+		"not allowed":           func(c *kfake.Cluster) { produceFault(c, kerr.TopicAuthorizationFailed, 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			w := newWorld(t)
+			w.begin(Config{Brokers: c.ListenAddrs()})
+			w.fill(0, 50)
+			w.flush(30 * time.Second)
+			fail(c)
+			w.fill(50, 150)
+			w.flush(30 * time.Second)
+			list := consume(t, c.ListenAddrs())
+			w.check(list)
+			inOrder(t, list)
+			sameBytes(t, list)
+		})
+	}
+	t.Run("said by the client", func(t *testing.T) {
+		c := newCluster(t)
+		w := newWorld(t)
+		w.begin(Config{Brokers: c.ListenAddrs()})
+		w.fill(0, 50)
+		w.flush(30 * time.Second)
+		opened := make(chan *session, 1)
+		w.sink.opened = func(s *session) { opened <- s }
+		produceFault(c, kerr.TopicAuthorizationFailed, 1)
+		w.fill(50, 60)
+		(<-opened).p.TestFatalError(kafka.ErrOutOfOrderSequenceNumber, "as if the broker had lost its state")
+		w.fill(60, 150)
+		w.flush(30 * time.Second)
+		list := consume(t, c.ListenAddrs())
+		w.check(list)
+		inOrder(t, list)
+	})
+}
+
+// A process that ends in mid-stream goes on where the acknowledgements ended.
+func TestRestartInMidStream(t *testing.T) {
+	c := newCluster(t)
+	w := newWorld(t)
+	for round := range 4 {
+		w.begin(Config{Brokers: c.ListenAddrs()})
+		w.fill(round*300, (round+1)*300)
+		if round < 3 {
+			time.Sleep(time.Duration(round*4) * time.Millisecond)
+			w.end()
+		}
+	}
+	w.flush(30 * time.Second)
+	list := consume(t, c.ListenAddrs())
+	w.check(list)
+	inOrder(t, list)
+	sameBytes(t, list)
+}
+
+// A record that the topic will never take is given up after it was refused
+// alone; those that shared its batch and those behind it arrive. Nothing is
+// certified over the hole before the gap is there.
+func TestTooLargeForTheTopic(t *testing.T) {
+	c, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.CreateTopic(testTopic, 1, map[string]string{"max.message.bytes": "20000"}); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t)
+	w.begin(Config{Brokers: c.ListenAddrs(), MaxRecordBytes: 1 << 20})
+	w.fill(0, 40)
+	w.unit(2, 999, noise(60000))
+	w.fill(40, 80)
+	w.flush(30 * time.Second)
+	w.logs.wait(t, "max.message.bytes is less than a record may take")
+
+	st := w.status()
+	if st.Dropped != 1 || w.sink.Stats().Refused != 1 {
+		t.Errorf("%d records are counted as dropped, the sink refused %d, want 1", st.Dropped, w.sink.Stats().Refused)
+	}
+	held, ok, err := w.engine.Delivered(testStream(2), 3, SinkName)
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	if held.Certified != nil && held.Certified.TXID >= 9 {
+		t.Errorf("stream 2 is certified to %v before the gap is told", held.Certified)
+	}
+	list, err := w.engine.Refusals()
+	if err != nil || len(list) != 1 {
+		t.Fatalf("%d refusals, %v, want one", len(list), err)
+	}
+	r := list[0]
+	if !strings.Contains(r.Reason, "max.message.bytes (20000)") || !strings.Contains(r.Reason, "1114112") || r.Stream != testStream(2) {
+		t.Errorf("refusal %+v names neither limit nor what is needed", r)
+	}
+	w.tell(r)
+	w.flush(30 * time.Second)
+	if again, err := w.engine.Refusals(); err != nil || len(again) != 0 {
+		t.Errorf("after the gap: %v %v", again, err)
+	}
+	checkOneGap(t, w, consume(t, c.ListenAddrs()), r)
+}
+
+// noise is text that does not compress below the limit.
+func noise(bytes int) string {
+	random := rand.New(rand.NewPCG(1, 2))
+	text := make([]byte, bytes)
+	for i := range text {
+		text[i] = byte('!' + 2 + random.IntN(90)) // no quote
+	}
+	return strings.ReplaceAll(string(text), `\\`, "/")
+}
+
+// tell spools the gap of a refusal, as the exporter does.
+func (w *world) tell(r delivery.Refusal) {
+	w.t.Helper()
+	at := r.Last
+	at.Commit++
+	env := envelope.Envelope{Stream: r.Stream, Position: at, CommittedAt: r.CommittedAt, Node: r.Node, Origin: envelope.Live, Fragment: 1, Fragments: 1}
+	entry, err := w.spool.Begin(delivery.Unit{Form: delivery.FormRecords, Stream: r.Stream, CommittedAt: r.CommittedAt, Node: r.Node,
+		Scope: r.Scope, Position: at, MinTXID: at.TXID, MaxTXID: at.TXID, Sink: r.Sink})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	e, err := envelope.Encode(&envelope.Record{Envelope: env, Body: &envelope.Gap{From: r.From, To: r.To, Reason: r.Reason}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := entry.Record(&e); err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := entry.Commit(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.sync()
+	w.engine.Reported(r)
+}
+
+// checkOneGap holds that the consumer has everything but the refused record,
+// knows so, and has the rest certified.
+func checkOneGap(t *testing.T, w *world, list []message, r delivery.Refusal) {
+	t.Helper()
+	inOrder(t, list)
+	gaps, at := 0, map[envelope.Position]bool{}
+	for _, m := range list {
+		checkMessage(t, m)
+		at[m.rec.Position] = at[m.rec.Position] || m.rec.Stream == r.Stream && m.rec.Body.Kind() == envelope.KindRows
+		if g, ok := m.rec.Body.(*envelope.Gap); ok {
+			gaps++
+			if g.From != r.From || g.To != r.To || m.rec.Stream != r.Stream {
+				t.Errorf("gap %+v of %v, refused was %+v", g, m.rec.Stream, r)
+			}
+		}
+		mark, ok := m.rec.Body.(*envelope.Watermark)
+		if ok && m.rec.Stream == r.Stream && mark.Through.Compare(r.To) >= 0 && gaps == 0 {
+			t.Errorf("watermark through %v comes before the gap", mark.Through)
+		}
+	}
+	if gaps != 1 || at[r.To] {
+		t.Errorf("%d gaps; the refused unit at %v arrived: %v", gaps, r.To, at[r.To])
+	}
+	state := newState(t, list)
+	for id, last := range w.last {
+		if c := state.Certified(id)[3]; c.TXID != last {
+			t.Errorf("stream %v is certified to %v, its last unit is %d", id, c, last)
+		}
+	}
+	rows, err := state.Gaps()
+	if err != nil || len(rows) != 1 {
+		t.Errorf("the consumer knows of %d gaps, %v", len(rows), err)
+	}
+}
+
+// A refusal that was acknowledged and not yet told survives a restart, and so
+// does a gap that is in the spool.
+func TestRefusalsSurviveARestart(t *testing.T) {
+	c := newCluster(t)
+	w := newWorld(t)
+	cfg := Config{Brokers: c.ListenAddrs(), MaxRecordBytes: 4096, Properties: properties(t, "message.max.bytes=70000")}
+	w.begin(cfg)
+	w.fill(0, 10)
+	w.unit(1, 7, strings.Repeat("x", 80000))
+	w.sync()
+	w.flush(30 * time.Second)
+	w.end()
+	w.begin(cfg)
+	list, err := w.engine.Refusals()
+	if err != nil || len(list) != 1 {
+		t.Fatalf("%d refusals after a restart, %v, want one", len(list), err)
+	}
+	if r := list[0]; !strings.Contains(r.Reason, "the client's message.max.bytes (70000)") {
+		t.Errorf("the reason is %q", r.Reason)
+	}
+	broken := produceFault(c, kerr.NotEnoughReplicas, -1)
+	w.tell(list[0])
+	w.end()
+	w.begin(cfg)
+	if again, err := w.engine.Refusals(); err != nil || len(again) != 0 {
+		t.Errorf("with the gap in the spool: %v, %v", again, err)
+	}
+	broken.Remove()
+	w.fill(10, 20)
+	w.flush(30 * time.Second)
+	checkOneGap(t, w, consume(t, c.ListenAddrs()), list[0])
+}
+
+// Ending does not wait for brokers that do not answer.
+func TestEndsWithStalledBrokers(t *testing.T) {
+	c := newCluster(t)
+	stalled := make(chan struct{})
+	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.SleepControl(func() { <-stalled })
+		return nil, nil, false
+	})
+	w := newWorld(t)
+	w.begin(Config{Brokers: c.ListenAddrs()})
+	w.fill(0, 5000)
+	eventually(t, "messages under way", func() bool { return w.sink.Stats().Partitions > 0 })
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if err := w.engine.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("flush: %v", err)
+	}
+	begin := time.Now()
+	w.end()
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("ending took %v", took)
+	}
+	close(stalled)
+	w.begin(Config{Brokers: c.ListenAddrs()})
+	w.flush(30 * time.Second)
+	list := consume(t, c.ListenAddrs())
+	w.check(list)
+	sameBytes(t, list)
+}
+
+// One partition that does not answer does not stop the others.
+func TestOneStuckPartition(t *testing.T) {
+	c := newCluster(t)
+	part := partitionOf(t, c, 0)
+	fault := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Partitions: []int32{part}, Topic: testTopic, Err: kerr.NotEnoughReplicas, Count: -1})
+	w := newWorld(t)
+	w.begin(Config{Brokers: c.ListenAddrs(), Retry: time.Second})
+	w.fill(0, 500)
+	eventually(t, "the other streams", func() bool {
+		for n := range 5 {
+			if partitionOf(t, c, n) != part && count(t, c, n) < 101 {
+				return false
+			}
+		}
+		return true
+	})
+	if got := w.status(); got.Records > 400 {
+		t.Errorf("%d records are acknowledged behind one that is not", got.Records)
+	}
+	fault.Remove()
+	w.flush(30 * time.Second)
+	list := consume(t, c.ListenAddrs())
+	w.check(list)
+	inOrder(t, list)
+}
+
+// partitionOf is where stream n goes: librdkafka's default partitioner takes
+// the CRC32 of the key.
+func partitionOf(t *testing.T, c *kfake.Cluster, n int) int32 {
+	t.Helper()
+	return int32(crc(testStream(n).Key()) % uint32(len(c.PartitionInfos(testTopic))))
+}
+
+func count(t *testing.T, c *kfake.Cluster, n int) int {
+	t.Helper()
+	found := 0
+	for _, m := range consume(t, c.ListenAddrs()) {
+		if m.rec.Stream == testStream(n) && m.rec.Body.Kind() != envelope.KindWatermark {
+			found++
+		}
+	}
+	return found
+}
