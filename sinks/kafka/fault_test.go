@@ -346,7 +346,7 @@ func (w *world) tell(r delivery.Refusal) {
 // knows so, and has the rest certified.
 func checkOneGap(t *testing.T, w *world, list []message, r delivery.Refusal) {
 	t.Helper()
-	inOrder(t, list)
+	inOrder(t, list, r.To)
 	gaps, at := 0, map[envelope.Position]bool{}
 	for _, m := range list {
 		checkMessage(t, m)
