@@ -88,8 +88,19 @@ type kit struct {
 // holds. The errors of a second exporter and of a newer state directory wrap
 // state.ErrInUse and state.ErrNewer.
 func New(ctx context.Context, o Options) (*Exporter, error) {
+	e, err := build(ctx, o)
+	if errors.Is(err, errBehind) {
+		// The directory is not what the bucket knows of us: it counts as lost.
+		if err = forget(ctx, o.Settings.State); err == nil {
+			e, err = build(ctx, o)
+		}
+	}
+	return e, err
+}
+
+func build(ctx context.Context, o Options) (*Exporter, error) {
 	e := &Exporter{kit: &kit{settings: o.Settings, log: o.Logger, now: o.Now, metrics: newMetrics(o.Registry), step: o.Step}}
-	e.every = cmp.Or(o.Interval, o.Settings.Export.Flush)
+	e.every = cmp.Or(o.Interval, pace(o.Settings))
 	if e.now == nil {
 		e.now = time.Now
 	}
@@ -132,6 +143,9 @@ func (e *Exporter) open(ctx context.Context, o Options) error {
 	if err := e.openDelivery(export); err != nil {
 		return err
 	}
+	if err := e.compareObjects(ctx, export); err != nil {
+		return err
+	}
 	e.assemble(n, o.Random)
 	if err := takeUp(ctx, e.kit, e.shadows); err != nil {
 		return err
@@ -144,7 +158,7 @@ func (e *Exporter) assemble(n *node, random io.Reader) {
 	k := e.kit
 	prover := &proof.Prover{Store: k.fleet, Node: k.settings.Node, Open: k.tail.Open}
 	ls := &ledgers{kit: k, node: n, random: random}
-	fs := &shadows{kit: k, opened: opened{limit: openLimit()}}
+	fs := &shadows{kit: k, opened: opened{limit: openLimit()}, departed: true}
 	jn := &journal{kit: k, shadows: fs}
 	en := &entries{kit: k, journal: jn}
 	us := &units{kit: k, ledgers: ls, shadows: fs, journal: jn, entries: en}
@@ -156,7 +170,7 @@ func (e *Exporter) assemble(n *node, random io.Reader) {
 	}
 	rs := &residencies{kit: k, units: us, bases: bs, closes: cl, agenda: ag}
 	e.shadows, e.journal = fs, jn
-	e.rounds = &rounds{kit: k, prover: prover, node: n, residencies: rs, agenda: ag, journal: jn, shadows: fs, streams: make(map[string]*stream)}
+	e.rounds = &rounds{kit: k, prover: prover, node: n, residencies: rs, agenda: ag, journal: jn, shadows: fs, streams: make(map[string]*stream), idle: newIdlers()}
 	e.refusals = &refusals{kit: k, delivery: e.delivery, rounds: e.rounds, journal: jn}
 }
 

@@ -22,9 +22,6 @@ const shutdownTime = 20 * time.Second
 // firstWalk is how often it is looked whether the directory was walked once.
 const firstWalk = 20 * time.Millisecond
 
-// lowLatency is the shortest interval of rounds.
-const lowLatency = 250 * time.Millisecond
-
 // Run exports until ctx ends. It then looks at the directory once more,
 // delivers what it holds and returns nil; what cannot be delivered in time is
 // logged and goes out at the next start. A failing state directory stops the
@@ -112,7 +109,10 @@ func (e *Exporter) finishUp(ctx context.Context) error {
 	if err := e.tail.Scan(); err != nil {
 		e.log.Warn("last walk of the watch directory", "err", err)
 	}
-	if err := e.tick(ctx); err != nil {
+	half, cancel := context.WithTimeout(ctx, shutdownTime/2)
+	err := e.tick(half)
+	cancel()
+	if err != nil {
 		return err
 	}
 	if err := e.journal.checkpoint(ctx); err != nil {

@@ -2,6 +2,7 @@ package exporter
 
 import (
 	"fmt"
+	"time"
 
 	"celldexport/internal/config"
 	"celldexport/internal/objstore"
@@ -25,8 +26,35 @@ func (e *Exporter) openDelivery(export objstore.Store) error {
 	var err error
 	e.delivery, err = delivery.New(delivery.Config{
 		Spool: e.spool, Sinks: list, Dir: e.dir.Delivery(), Now: e.now, Logger: e.log,
+		WatermarkEvery: watermarkEvery(e.settings),
 	})
 	return err
+}
+
+// lowLatency is the shortest interval of rounds.
+const lowLatency = 250 * time.Millisecond
+
+// quick reports whether a sink is named that takes records as they come.
+func quick(s *config.Settings) bool {
+	return s.HasSink(config.SinkKafka) || s.HasSink(config.SinkBlobStream)
+}
+
+// pace is the interval of rounds: that of the bucket sink's objects, or short
+// when a sink takes records as they come.
+func pace(s *config.Settings) time.Duration {
+	if quick(s) {
+		return min(s.Export.Flush, lowLatency)
+	}
+	return s.Export.Flush
+}
+
+// watermarkEvery spaces the watermarks of sinks that acknowledge all the time;
+// the bucket sink's come with its objects.
+func watermarkEvery(s *config.Settings) time.Duration {
+	if quick(s) {
+		return s.Export.Flush
+	}
+	return 0
 }
 
 // newSink makes one sink from the settings.
