@@ -2,16 +2,21 @@ package exporter_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"celldexport/exporter"
 	"celldexport/internal/config"
@@ -24,8 +29,13 @@ const childEnv = "EXPORTER_TEST_CHILD"
 // childSpec is what such an exporter works with.
 type childSpec struct {
 	Watch, State, Node, Bucket string
-	// Puts is a directory that keeps the body of every PUT into the export.
+	// Puts is a directory that keeps the body of every PUT into the export,
+	// "" keeps none.
 	Puts string
+	// Files is the limit of open files, 0 the one inherited. Flush and
+	// Interval are those of the sink and of rounds, 0 the usual of tests.
+	Files           uint64
+	Flush, Interval time.Duration
 }
 
 // childMain exports until it is killed. It returns the exit code of a start
@@ -50,16 +60,26 @@ func runChild(text string) error {
 	s := config.Default()
 	s.Watch, s.State, s.Node, s.Bucket = spec.Watch, spec.State, spec.Node, "file://"+spec.Bucket
 	s.Export.Enabled = true
-	s.Export.Flush = childFlush
-	ctx := context.Background()
+	s.Export.Flush = cmp.Or(spec.Flush, childFlush)
+	if spec.Files > 0 {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: spec.Files, Max: spec.Files}); err != nil {
+			return err
+		}
+	}
+	var export objstore.Store = store
+	if spec.Puts != "" {
+		export = journaled{store, spec.Puts}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
+	defer stop()
 	e, err := exporter.New(ctx, exporter.Options{
 		Settings: s, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-		Fleet: store, Export: journaled{store, spec.Puts}, Interval: 10 * time.Millisecond,
+		Fleet: store, Export: export, Interval: cmp.Or(spec.Interval, 10*time.Millisecond),
 	})
 	if err != nil {
 		return err
 	}
-	return e.Run(ctx)
+	return errors.Join(e.Run(ctx), e.Close())
 }
 
 const childFlush = 20 * time.Millisecond
@@ -95,7 +115,15 @@ type child struct {
 // startChild runs the test binary as the host's exporter.
 func (h *host) startChild(bucket, puts string) *child {
 	h.w.t.Helper()
-	spec, err := json.Marshal(childSpec{Watch: h.settings.Watch, State: h.settings.State, Node: h.settings.Node, Bucket: bucket, Puts: puts})
+	return h.startChildWith(childSpec{Bucket: bucket, Puts: puts})
+}
+
+// startChildWith is startChild with everything that can be chosen; the host's
+// directories and name are filled in where they are empty.
+func (h *host) startChildWith(s childSpec) *child {
+	h.w.t.Helper()
+	s.Watch, s.State, s.Node = cmp.Or(s.Watch, h.settings.Watch), cmp.Or(s.State, h.settings.State), cmp.Or(s.Node, h.settings.Node)
+	spec, err := json.Marshal(s)
 	h.w.must(err)
 	self, err := os.Executable()
 	h.w.must(err)
@@ -117,4 +145,15 @@ func (c *child) kill() error {
 		return nil
 	}
 	return fmt.Errorf("the exporter ended by itself: %w\n%s", err, c.log.String())
+}
+
+// end asks the process to finish and waits for it.
+func (c *child) end() error {
+	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return fmt.Errorf("end the exporter: %w\n%s", err, c.log.String())
+	}
+	if err := c.cmd.Wait(); err != nil {
+		return fmt.Errorf("the exporter ended with %w\n%s", err, c.log.String())
+	}
+	return nil
 }

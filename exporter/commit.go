@@ -68,6 +68,8 @@ func (jn *journal) commit(ctx context.Context) error {
 	if len(b.streams) == 0 {
 		return nil
 	}
+	// What was begun on our own disk is finished also when we are to stop.
+	ctx = context.WithoutCancel(ctx)
 	if err := jn.flush(ctx); err != nil {
 		return err
 	}
@@ -77,11 +79,13 @@ func (jn *journal) commit(ctx context.Context) error {
 	return jn.checkpoint(ctx)
 }
 
-// flush syncs the spool, then moves staged pages into the shadow files.
+// flush syncs the spool, then moves staged pages into the shadow files. Like
+// every step on our own disk it is short and not given up when ctx ends: a
+// step cut short would look like a failing disk.
 func (jn *journal) flush(ctx context.Context) error {
 	b := &jn.batch
 	if b.last > 0 {
-		if err := jn.spool.Sync(ctx); err != nil {
+		if err := jn.spool.Sync(context.WithoutCancel(ctx)); err != nil {
 			return stateFailed(fmt.Errorf("sync the spool: %w", err))
 		}
 	}
@@ -108,6 +112,7 @@ func (jn *journal) checkpoint(ctx context.Context) error {
 	if len(jn.batch.streams) == 0 {
 		return nil
 	}
+	ctx = context.WithoutCancel(ctx)
 	if err := jn.flush(ctx); err != nil {
 		return err
 	}
@@ -126,7 +131,7 @@ func (jn *journal) checkpoint(ctx context.Context) error {
 	if err := jn.at(StepDocuments); err != nil {
 		return err
 	}
-	if err := jn.dir.Save(ctx, jn.now().UnixMilli(), docs...); err != nil {
+	if err := jn.dir.Save(context.WithoutCancel(ctx), jn.now().UnixMilli(), docs...); err != nil {
 		return stateFailed(err)
 	}
 	if err := jn.at(StepApplied); err != nil {
@@ -161,5 +166,5 @@ func (jn *journal) catchUp(ctx context.Context, s *stream) error {
 // saveNow stores a stream's document at once. The stream has caught up before
 // the document was changed.
 func (jn *journal) saveNow(ctx context.Context, s *stream) error {
-	return stateFailed(jn.dir.Save(ctx, jn.now().UnixMilli(), s.doc))
+	return stateFailed(jn.dir.Save(context.WithoutCancel(ctx), jn.now().UnixMilli(), s.doc))
 }

@@ -20,6 +20,11 @@ import (
 type shadows struct {
 	*kit
 	opened opened
+	// shared is what the owner maps and schemas of all cells have in common.
+	shared diffpage.Shared
+	// departed says that a residency was closed since shadows of departed
+	// cells were last held against cache_bytes.
+	departed bool
 }
 
 // openShadow is a shadow file with its owner map.
@@ -54,7 +59,7 @@ func (fs *shadows) openShadow(file state.Shadow) (*openShadow, error) {
 	}
 	base, err := fs.keptBase(sh, file)
 	if err != nil {
-		base, err = diffpage.NewBase(sh)
+		base, err = diffpage.NewBase(sh, fs.options()...)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("map the pages of shadow %s: %w", name, err), sh.Close())
@@ -75,7 +80,13 @@ func (fs *shadows) keptBase(sh *shadow.Shadow, file state.Shadow) (*diffpage.Bas
 	if err != nil {
 		return nil, err
 	}
-	return diffpage.OpenBase(sh, ownersTag(file), owners)
+	return diffpage.OpenBase(sh, ownersTag(file), owners, fs.options()...)
+}
+
+func (fs *shadows) options() []diffpage.Option {
+	return []diffpage.Option{
+		diffpage.WithShared(&fs.shared), diffpage.WithMemory(fs.settings.Export.MaxTxBytes), diffpage.WithTempDir(fs.dir.Temp()),
+	}
 }
 
 // keepOwners stores the owner map beside the shadow. It is a cache: a torn or
@@ -102,6 +113,7 @@ func (fs *shadows) removeShadow(name string) error {
 
 // openBase opens the stream's shadow unless it is open.
 func (jn *journal) openBase(s *stream) error {
+	s.used = jn.now()
 	if s.base != nil {
 		jn.shadows.opened.use(s)
 		return nil
@@ -154,58 +166,6 @@ func (jn *journal) replaceShadow(s *stream, sh state.Shadow) {
 	s.doc.Shadow = sh
 }
 
-// trimShadows removes shadows of departed cells, the longest unused first,
-// until they fit cache_bytes. Their next wake restores from the bucket.
-func (rd *rounds) trimShadows(ctx context.Context) error {
-	used, err := rd.shadows.shadowBytes()
-	if err != nil || used <= rd.settings.Export.CacheBytes {
-		return err
-	}
-	for doc, err := range rd.dir.Departed(ctx) {
-		if err != nil {
-			return stateFailed(err)
-		}
-		if used <= rd.settings.Export.CacheBytes {
-			return nil
-		}
-		s, err := rd.stream(ctx, doc.Scope)
-		if err != nil {
-			return err
-		}
-		if s == nil || !s.doc.Residency.Closed || s.doc.Shadow.File == "" {
-			continue
-		}
-		used -= int64(s.doc.Shadow.PageSize) * int64(s.doc.Shadow.Commit)
-		file := s.doc.Shadow.File
-		if err := rd.journal.releaseBase(ctx, s); err != nil {
-			return err
-		}
-		s.doc.Shadow.File = ""
-		if err := rd.journal.saveNow(ctx, s); err != nil {
-			return err
-		}
-		if err := rd.shadows.removeShadow(file); err != nil {
-			return stateFailed(err)
-		}
-	}
-	return nil
-}
-
-// shadowBytes is what the shadow files take.
-func (fs *shadows) shadowBytes() (int64, error) {
-	entries, err := os.ReadDir(fs.dir.Shadows())
-	if err != nil {
-		return 0, stateFailed(fmt.Errorf("measure shadows: %w", err))
-	}
-	var n int64
-	for _, entry := range entries {
-		if info, err := entry.Info(); err == nil {
-			n += info.Size()
-		}
-	}
-	return n, nil
-}
-
 // opened keeps the number of open shadows within limits: the longest unused
 // is closed first.
 type opened struct {
@@ -227,10 +187,12 @@ func (o *opened) forget(s *stream) {
 	}
 }
 
-// excess are the streams whose shadows are one too many.
+// excess are the streams whose shadows are to be closed when too many are
+// open: a fourth of them at once, since they are closed after a checkpoint and
+// each stream in turn would cost one.
 func (o *opened) excess() []*stream {
-	if n := len(o.order) - o.limit; n > 0 {
-		return append([]*stream(nil), o.order[:n]...)
+	if len(o.order) <= o.limit {
+		return nil
 	}
-	return nil
+	return slices.Clone(o.order[:len(o.order)-o.limit*3/4])
 }
