@@ -135,11 +135,10 @@ func newestLife(doc *ledger.Document) *ledger.Stream {
 
 // decide chooses the base of a residency that the ledger does not know.
 func (bs *bases) decide(ctx context.Context, s *stream, v view, led *ledger.Stream, res proof.Result) (basis, error) {
-	if v.target.After > 0 {
-		// A paged residency: its local database is sparse.
-		return basis{}, nil
-	}
 	if led == nil {
+		if v.paged() {
+			return basis{}, nil
+		}
 		return bs.decideUnknown(ctx, s, v, res)
 	}
 	pred, ok, err := bs.predecessor(ctx, s, led, v.disk.Epoch)
@@ -155,12 +154,18 @@ func (bs *bases) decide(ctx context.Context, s *stream, v view, led *ledger.Stre
 		}
 		return basis{}, nil
 	}
-	if *pred.Closed < pred.StartTXID {
+	if *pred.Closed < pred.StartTXID || v.paged() && *pred.Closed != v.target.After {
+		// Nothing of it was exported, or not exactly up to where a paged
+		// residency continues: its first file holds no image to diff.
 		return basis{}, nil
 	}
 	at := &position{pred.Epoch, *pred.Closed}
+	mode := envelope.ModeClone
+	if v.paged() {
+		mode = envelope.ModePaged
+	}
 	if sh := s.doc.Shadow; sh.File != "" && sh.Epoch == at.epoch && sh.TXID == at.txid && bs.shadows.hasShadow(sh.File) {
-		return basis{kind: keep, prev: at, mode: envelope.ModeClone}, nil
+		return basis{kind: keep, prev: at, mode: mode}, nil
 	}
 	if lost, err := bs.lostSince(ctx, pred.Writer); err != nil || lost {
 		return basis{}, err
@@ -174,7 +179,7 @@ func (bs *bases) decide(ctx context.Context, s *stream, v view, led *ledger.Stre
 		// The bucket does not restore to exactly where the exporter ended.
 		return basis{}, nil
 	}
-	return basis{kind: restored, prev: at, mode: envelope.ModeClone, files: plan}, nil
+	return basis{kind: restored, prev: at, mode: mode, files: plan}, nil
 }
 
 // predecessor is the newest pin below an epoch. When that is ours and its

@@ -336,3 +336,58 @@ func TestManyCells(t *testing.T) {
 	}
 	w.equal(cells...)
 }
+
+// A paged activation continues the chain from a marker: from our own shadow
+// on the same node, from the bucket on another one, without a snapshot as
+// long as the cut is where the exporter before it closed.
+func TestPagedActivation(t *testing.T) {
+	w := newWorld(t, celldsim.V06)
+	a, b := w.host("node-a"), w.host("node-b")
+	c := a.activate("one")
+	w.write(c, createItems, insertTwo)
+	a.run()
+	b.run()
+	a.sync()
+	page := func(h *host, sql string) {
+		t.Helper()
+		w.must(a.node.Handoff(t.Context(), c.Scope(), false))
+		a.sync()
+		b.sync()
+		next, err := h.node.ActivateWith(t.Context(), celldsim.Activation{Cell: c.Scope(), Name: "one", Paged: true})
+		w.must(err)
+		c = next
+		w.write(c, sql)
+		h.sync()
+	}
+	page(a, `INSERT INTO items VALUES('c',3)`)
+	page(b, `DELETE FROM items WHERE sku = 'a'`)
+	a.halt()
+	b.halt()
+	got := w.equal(c)
+	for epoch := uint64(2); epoch <= 3; epoch++ {
+		s := story(got, c.Scope(), epoch)
+		if !strings.Contains(s, "link paged from ") || !strings.Contains(s, fmt.Sprintf(" prev e%d:", epoch-1)) || strings.Contains(s, "snapshot") {
+			t.Errorf("e%d: %s", epoch, s)
+		}
+	}
+}
+
+// A paged activation that the sidecar first sees in its middle re-bases from
+// the chain of both epochs.
+func TestPagedFirstSight(t *testing.T) {
+	w := newWorld(t, celldsim.V06)
+	a := w.host("node-a")
+	c := a.activate("one")
+	w.write(c, createItems, insertTwo)
+	w.must(a.node.Handoff(t.Context(), c.Scope(), false))
+	c, err := a.node.ActivateWith(t.Context(), celldsim.Activation{Cell: c.Scope(), Name: "one", Paged: true})
+	w.must(err)
+	w.write(c, `INSERT INTO items VALUES('c',3)`)
+	if left := a.once(); len(left) > 0 {
+		t.Errorf("left %v", left)
+	}
+	got := w.equal(c)
+	if s := story(got, c.Scope(), 2); !strings.Contains(s, "snapshot items/1 3") {
+		t.Errorf("story: %s", s)
+	}
+}

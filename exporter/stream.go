@@ -26,6 +26,8 @@ type stream struct {
 	// base is the owner map and schema over the shadow, opened when needed.
 	base   *diffpage.Base
 	shadow *shadow.Shadow
+	// used is when they were last needed.
+	used time.Time
 	// plan is that of the last unit; while the schema stays it goes on.
 	plan      *rowset.Plan
 	described map[envelope.TableGeneration]bool
@@ -86,6 +88,10 @@ type view struct {
 	enters bool
 	target proof.Target
 }
+
+// paged reports whether the residency continues its predecessor's numbers
+// from a marker instead of beginning with an image of its own.
+func (v view) paged() bool { return v.enters && v.target.After > 0 }
 
 // look decides which residency of a cell the round is about: the newest on
 // disk, or the stream's own when the disk shows none that is as new.
