@@ -41,6 +41,8 @@ type host struct {
 	settings *config.Settings
 	// fs is how the exporter sees the node's directory, nil as it is.
 	fs ltxtail.FS
+	// rig changes what the exporter is made with.
+	rig func(*exporter.Options)
 	// read counts the bytes that the exporter read from the fleet bucket.
 	read atomic.Int64
 	// count sees every request to the fleet bucket.
@@ -119,10 +121,14 @@ func (h *host) open() (*exporter.Exporter, error) {
 	if testing.Verbose() {
 		out = testWriter{h.w.t}
 	}
-	return exporter.New(h.w.t.Context(), exporter.Options{
+	o := exporter.Options{
 		Settings: h.settings, Logger: slog.New(slog.NewTextHandler(out, nil)).With("node", h.settings.Node),
 		Fleet: counted, Export: h.w.fault, FS: h.fs, Interval: 10 * time.Millisecond,
-	})
+	}
+	if h.rig != nil {
+		h.rig(&o)
+	}
+	return exporter.New(h.w.t.Context(), o)
 }
 
 // testWriter sends the exporters' log to the test's.

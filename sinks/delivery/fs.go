@@ -37,6 +37,10 @@ type FS interface {
 	SyncDir(dir string) error
 }
 
+// DiskFS is the operating system's file system, for those that put something
+// between it and a spool.
+func DiskFS() FS { return osFS{} }
+
 type osFS struct{}
 
 type osFile struct{ *os.File }

@@ -1,0 +1,220 @@
+package exporter_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"celldexport/exporter"
+	"celldexport/exporter/state"
+	"celldexport/internal/celldsim"
+	"celldexport/internal/ledger"
+	"celldexport/sinks/delivery"
+)
+
+// fullFS is a spool's file system with a switch that makes it full.
+type fullFS struct {
+	delivery.FS
+	full func() error
+}
+
+type fullFile struct {
+	delivery.File
+	full func() error
+}
+
+func (f fullFS) Create(name string) (delivery.File, error) {
+	if err := f.full(); err != nil {
+		return nil, err
+	}
+	file, err := f.FS.Create(name)
+	return fullFile{file, f.full}, err
+}
+
+func (f fullFS) Open(name string) (delivery.File, error) {
+	file, err := f.FS.Open(name)
+	return fullFile{file, f.full}, err
+}
+
+func (f fullFile) WriteAt(b []byte, off int64) (int, error) {
+	if err := f.full(); err != nil {
+		return 0, err
+	}
+	return f.File.WriteAt(b, off)
+}
+
+func (f fullFile) Sync() error {
+	if err := f.full(); err != nil {
+		return err
+	}
+	return f.File.Sync()
+}
+
+// A state volume that fails stops the export where it is, shows it, and a
+// restart after it was mended takes up from what is durable.
+func TestStateVolumeFails(t *testing.T) {
+	full := fmt.Errorf("write: %w", syscall.ENOSPC)
+	steps := []exporter.Step{exporter.StepSpooled, exporter.StepPages, exporter.StepSynced, exporter.StepDocuments, exporter.StepApplied}
+	for _, step := range steps {
+		t.Run(string(step), func(t *testing.T) {
+			stateFails(t, func(o *exporter.Options, failing *failing) {
+				o.Step = func(s exporter.Step) error {
+					if s == step {
+						return failing.error(full)
+					}
+					return nil
+				}
+			})
+		})
+	}
+	t.Run("spool", func(t *testing.T) {
+		stateFails(t, func(o *exporter.Options, failing *failing) {
+			o.Spool = fullFS{delivery.DiskFS(), func() error { return failing.error(full) }}
+		})
+	})
+	t.Run("read-only", func(t *testing.T) {
+		readOnly := fmt.Errorf("write: %w", syscall.EROFS)
+		stateFails(t, func(o *exporter.Options, failing *failing) {
+			o.Spool = fullFS{delivery.DiskFS(), func() error { return failing.error(readOnly) }}
+			o.Step = func(exporter.Step) error { return failing.error(readOnly) }
+		})
+	})
+}
+
+// failing is a switch.
+type failing struct{ on chan struct{} }
+
+func (f *failing) error(err error) error {
+	select {
+	case <-f.on:
+		return err
+	default:
+		return nil
+	}
+}
+
+func stateFails(t *testing.T, rig func(*exporter.Options, *failing)) {
+	w := newWorld(t, celldsim.V03)
+	a := w.host("node-a")
+	c := a.activate("one")
+	w.write(c, createItems, insertTwo)
+	f := &failing{on: make(chan struct{})}
+	a.rig = func(o *exporter.Options) { rig(o, f) }
+	a.run()
+	a.sync()
+	close(f.on)
+	w.write(c, `INSERT INTO items VALUES('c',3)`)
+	s := a.status("its state volume fails", func(s exporter.Summary) bool { return s.DeliveryFailed })
+	if s.Failure == "" {
+		t.Error("the failure is not named")
+	}
+	w.write(c, `INSERT INTO items VALUES('d',4)`)
+	a.stop()
+	<-a.done
+	_ = a.e.Close() // of a volume that fails
+	a.e, a.rig = nil, nil
+	if left := a.once(); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	w.equal(c)
+}
+
+// A state directory that cannot be written is refused at the start.
+func TestReadOnlyStateAtStart(t *testing.T) {
+	w := newWorld(t, celldsim.V03)
+	a := w.host("node-a")
+	w.must(os.WriteFile(a.settings.State, []byte("a file"), 0o600))
+	_, err := a.open()
+	if err == nil || !strings.Contains(err.Error(), a.settings.State) {
+		t.Errorf("a state directory that is a file: %v", err)
+	}
+}
+
+// Two exporters on one state directory: the second names the first.
+func TestStateInUse(t *testing.T) {
+	w := newWorld(t, celldsim.V03)
+	a := w.host("node-a")
+	a.run()
+	_, err := a.open()
+	if !errors.Is(err, state.ErrInUse) || !strings.Contains(err.Error(), fmt.Sprint("process ", os.Getpid())) {
+		t.Errorf("a second exporter: %v", err)
+	}
+}
+
+// A state directory of a newer program is left alone.
+func TestNewerState(t *testing.T) {
+	w := newWorld(t, celldsim.V03)
+	a := w.host("node-a")
+	c := a.activate("one")
+	w.write(c, createItems)
+	a.once()
+	db, err := sql.Open("sqlite", filepath.Join(a.settings.State, "state.db"))
+	w.must(err)
+	_, err = db.Exec(`UPDATE meta SET value = '99' WHERE key = 'format'`)
+	w.must(errors.Join(err, db.Close()))
+	if _, err := a.open(); !errors.Is(err, state.ErrNewer) || !strings.Contains(err.Error(), "format 99") {
+		t.Errorf("a newer state directory: %v", err)
+	}
+}
+
+// Two nodes of one name, or a copy of a node's state that is started beside
+// it: the one that started first sees it and ends.
+func TestTwoNodesOfOneName(t *testing.T) {
+	w := newWorld(t, celldsim.V03)
+	a := w.host("node-a")
+	c := a.activate("one")
+	w.write(c, createItems, insertTwo)
+	a.run()
+	a.sync()
+	twin := &host{w: w, node: a.node, settings: new(*a.settings)}
+	twin.settings.State = filepath.Join(t.TempDir(), "state")
+	twin.run()
+	defer twin.halt()
+	w.write(c, `INSERT INTO items VALUES('c',3)`)
+	select {
+	case err := <-a.done:
+		if err == nil || !strings.Contains(err.Error(), ledger.NodeKey("node-a")) {
+			t.Errorf("the first of two exporters of one name ends with: %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the first of two exporters of one name goes on")
+	}
+	w.must(a.e.Close())
+	a.e = nil
+	twin.sync()
+	w.same(c)
+}
+
+// Stopping in the middle of a round is no failure of the state directory.
+func TestStopInMidRound(t *testing.T) {
+	w := newWorld(t, celldsim.V03)
+	a := w.host("node-a")
+	c := a.activate("one")
+	w.write(c, createItems, insertTwo)
+	ctx, stop := context.WithCancel(t.Context())
+	a.rig = func(o *exporter.Options) {
+		o.Step = func(exporter.Step) error {
+			stop()
+			return nil
+		}
+	}
+	e, err := a.open()
+	w.must(err)
+	w.must(e.Run(ctx))
+	if s := e.Status(); s.DeliveryFailed {
+		t.Errorf("a stop counts as a failure: %s", s.Failure)
+	}
+	w.must(e.Close())
+	a.rig = nil
+	a.once()
+	w.equal(c)
+}
