@@ -22,19 +22,25 @@ import (
 // exist, options that exclude each other.
 var ErrUsage = errors.New("wrong use")
 
-// Decoder reads the records of one stored object. Each record has its own
-// memory, and errors name the object.
-type Decoder func(name string, r io.ReaderAt, size int64) iter.Seq2[envelope.Encoded, error]
+// Decoder reads the records of one stored object, with a cell at least those
+// of the cell and its facets. Each record has its own memory, and errors name
+// the object.
+type Decoder func(name string, r io.ReaderAt, size int64, cell string) iter.Seq2[envelope.Encoded, error]
 
-// Parquet is the Decoder of what the bucket sink writes.
-func Parquet(name string, r io.ReaderAt, size int64) iter.Seq2[envelope.Encoded, error] {
+// Parquet is the Decoder of what the bucket sink writes. With a cell it does
+// not read what the object's statistics and bloom filters exclude.
+func Parquet(name string, r io.ReaderAt, size int64, cell string) iter.Seq2[envelope.Encoded, error] {
 	return func(yield func(envelope.Encoded, error) bool) {
 		reader, err := bucket.NewReader(name, r, size)
 		if err != nil {
 			yield(envelope.Encoded{}, err)
 			return
 		}
-		for record, err := range reader.Records() {
+		records := reader.Records()
+		if cell != "" {
+			records = reader.ForCell(cell)
+		}
+		for record, err := range records {
 			if !yield(record, err) {
 				return
 			}
@@ -86,15 +92,16 @@ type Inspector struct {
 // Run reads the records that q asks for, in the order of keys and of each
 // object, and hands those that pass the filter to visit with the key or path
 // they came from. A record is valid until visit returns. Errors name the
-// object; what was read before one is returned with it. An object is read
-// whole or not at all: visit sees none of an object that does not decode.
+// object; what was read before one is returned with it. visit sees none of an
+// object that does not decode. With a cell only those parts of objects are
+// read that may hold it, so a broken other part goes unnoticed.
 func (i *Inspector) Run(ctx context.Context, q Inspection, visit func(object string, r *envelope.Encoded) error) (Inspected, error) {
 	var done Inspected
 	filter, err := q.compile()
 	if err != nil {
 		return done, err
 	}
-	for source, err := range i.sources(ctx, q) {
+	for source, err := range i.sources(ctx, q, filter) {
 		if err != nil {
 			return done, err
 		}
@@ -124,11 +131,11 @@ type source struct {
 	open func(ctx context.Context) (io.ReaderAt, int64, error)
 }
 
-func (i *Inspector) sources(ctx context.Context, q Inspection) iter.Seq2[source, error] {
+func (i *Inspector) sources(ctx context.Context, q Inspection, filter picker) iter.Seq2[source, error] {
 	if len(q.Files) > 0 {
 		return files(q.Files)
 	}
-	return i.listed(ctx, q)
+	return i.listed(ctx, q, filter)
 }
 
 func files(paths []string) iter.Seq2[source, error] {
@@ -159,7 +166,7 @@ func openFile(path string) (io.ReaderAt, int64, error) {
 	return f, info.Size(), nil
 }
 
-func (i *Inspector) listed(ctx context.Context, q Inspection) iter.Seq2[source, error] {
+func (i *Inspector) listed(ctx context.Context, q Inspection, filter picker) iter.Seq2[source, error] {
 	prefix := bucket.Prefix
 	if q.Node != "" {
 		prefix += q.Node + "/"
@@ -176,15 +183,26 @@ func (i *Inspector) listed(ctx context.Context, q Inspection) iter.Seq2[source, 
 			if !strings.HasSuffix(object.Key, ".parquet") {
 				continue
 			}
-			open := func(ctx context.Context) (io.ReaderAt, int64, error) {
-				data, _, err := objstore.ReadAll(ctx, i.Store, object.Key, bucket.MaxObject)
-				return bytes.NewReader(data), int64(len(data)), err
-			}
+			open := func(ctx context.Context) (io.ReaderAt, int64, error) { return i.open(ctx, object.Key, filter) }
 			if !yield(source{object.Key, open}, nil) {
 				return
 			}
 		}
 	}
+}
+
+// open reads a stored object: for one cell its end first, which tells whether
+// the rest is wanted.
+func (i *Inspector) open(ctx context.Context, key string, filter picker) (io.ReaderAt, int64, error) {
+	if filter.scope.Cell != "" {
+		r, err := bucket.OpenRemote(ctx, i.Store, key)
+		if err != nil {
+			return nil, 0, err
+		}
+		return r, r.Size(), nil
+	}
+	data, _, err := objstore.ReadAll(ctx, i.Store, key, bucket.MaxObject)
+	return bytes.NewReader(data), int64(len(data)), err
 }
 
 // object decodes one object and keeps what passes the filter. Every body is
@@ -200,7 +218,7 @@ func (i *Inspector) object(ctx context.Context, from source, filter picker) ([]e
 	}
 	var kept []envelope.Encoded
 	n := 0
-	for r, err := range i.Decode(from.name, at, size) {
+	for r, err := range i.Decode(from.name, at, size, filter.scope.Cell) {
 		if err != nil {
 			return nil, err
 		}

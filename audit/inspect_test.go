@@ -19,7 +19,7 @@ import (
 )
 
 // decodeLines stands in for Parquet: an object is JSON lines.
-func decodeLines(name string, r io.ReaderAt, size int64) iter.Seq2[envelope.Encoded, error] {
+func decodeLines(name string, r io.ReaderAt, size int64, _ string) iter.Seq2[envelope.Encoded, error] {
 	return func(yield func(envelope.Encoded, error) bool) {
 		lines := bufio.NewScanner(io.NewSectionReader(r, 0, size))
 		for lines.Scan() {
@@ -222,7 +222,7 @@ func TestLineAndSummary(t *testing.T) {
 	for r, err := range decodeLines("x", strings.NewReader(
 		line("Cart:2", "", 7, envelope.Live, &envelope.Gap{})+
 			line("Cart:1", facet, 1, envelope.Live, &envelope.Gap{})+
-			line("Cart:2", "", 3, envelope.Live, &envelope.Bulk{})), 1<<20) {
+			line("Cart:2", "", 3, envelope.Live, &envelope.Bulk{})), 1<<20, "") {
 		if err != nil {
 			t.Fatal(err)
 		}

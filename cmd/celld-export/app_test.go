@@ -20,7 +20,7 @@ import (
 
 // decodeOne stands in for Parquet: an object's text is the txid of its one
 // record, and anything else does not decode.
-func decodeOne(name string, r io.ReaderAt, size int64) iter.Seq2[envelope.Encoded, error] {
+func decodeOne(name string, r io.ReaderAt, size int64, _ string) iter.Seq2[envelope.Encoded, error] {
 	return func(yield func(envelope.Encoded, error) bool) {
 		text, err := io.ReadAll(io.NewSectionReader(r, 0, size))
 		var txid uint64

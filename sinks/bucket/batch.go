@@ -69,7 +69,7 @@ func (r *run) add(entry uint64, n int64, rec *envelope.Encoded) error {
 	b := r.batch
 	if b.enc == nil {
 		var err error
-		if b.enc, err = newEncoder(r.sink.cfg.Retention, r.sink.cfg.codec()); err != nil {
+		if b.enc, err = newEncoder(r.sink.cfg.Retention, r.sink.cfg.codec(), &r.group); err != nil {
 			return err
 		}
 		b.deadline = r.sink.cfg.Now().Add(r.sink.cfg.FlushInterval)

@@ -33,9 +33,10 @@ func benchRecords(n int) []envelope.Encoded {
 // BenchmarkEncode against BenchmarkFloor is what we add to the library.
 func BenchmarkEncode(b *testing.B) {
 	records := benchRecords(20000)
+	var g group
 	b.ReportAllocs()
 	for b.Loop() {
-		e, err := newEncoder("none", compress.Codecs.Zstd)
+		e, err := newEncoder("none", compress.Codecs.Zstd, &g)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -87,7 +88,7 @@ func BenchmarkFloor(b *testing.B) {
 			b.Fatal(err)
 		}
 		var out bytes.Buffer
-		w := file.NewParquetWriter(&out, root, file.WithWriterProps(properties(compress.Codecs.Zstd)), file.WithWriteMetadata(metadata.NewKeyValueMetadata()))
+		w := file.NewParquetWriter(&out, root, file.WithWriterProps(properties(compress.Codecs.Zstd, 500)), file.WithWriteMetadata(metadata.NewKeyValueMetadata()))
 		group := w.AppendRowGroup()
 		for c := range columns {
 			col, err := group.NextColumn()

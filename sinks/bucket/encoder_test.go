@@ -47,7 +47,7 @@ func sample(n int) envelope.Encoded {
 
 func encode(t testing.TB, records []envelope.Encoded) []byte {
 	t.Helper()
-	e, err := newEncoder("7d", compress.Codecs.Zstd)
+	e, err := newEncoder("7d", compress.Codecs.Zstd, new(group))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func decode(t testing.TB, object []byte) []envelope.Encoded {
 }
 
 func TestRecordsComeBackAsTheyWereWritten(t *testing.T) {
-	for _, n := range []int{1, 2, readRows, readRows + 1, chunkRows - 1, chunkRows, chunkRows + 1, 5000} {
+	for _, n := range []int{1, 2, readRows, readRows + 1, pageRows - 1, pageRows, pageRows + 1, 5000} {
 		var want []envelope.Encoded
 		for i := range n {
 			want = append(want, sample(i))
@@ -111,7 +111,7 @@ func TestLargeRecords(t *testing.T) {
 		size := 6 << 20
 		switch i {
 		case 3:
-			size = chunkBytes
+			size = pageBytes
 		case 4:
 			size = 64 << 20
 		case 5:
@@ -138,8 +138,8 @@ func TestLargeRecords(t *testing.T) {
 	if i != len(want) {
 		t.Errorf("%d records", i)
 	}
-	if n := r.file.NumRowGroups(); n != 2 {
-		t.Errorf("%d row groups for 190 MiB, want 2", n)
+	if n := r.file.NumRowGroups(); n != 8 {
+		t.Errorf("%d row groups for 190 MiB, want 8", n)
 	}
 }
 

@@ -2,7 +2,6 @@ package bucket
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"iter"
 
 	"celldexport/envelope"
-	"celldexport/internal/objstore"
 
 	"github.com/apache/arrow-go/v18/parquet"
 	"github.com/apache/arrow-go/v18/parquet/file"
@@ -20,13 +18,11 @@ import (
 // Parquet file, other columns, or records that contradict themselves.
 var ErrFormat = errors.New("not an export object")
 
-// MaxObject is the largest object that Fetch reads into memory.
-const MaxObject = 4 << 30
-
 // Reader reads the records of an object, whoever wrote it. Columns are found
 // by name, so their order and further ones do not matter.
 type Reader struct {
 	name    string
+	source  *source
 	file    *file.Reader
 	columns [columnCount]int
 	meta    map[string]string
@@ -35,9 +31,9 @@ type Reader struct {
 // NewReader opens an object of size bytes; name is what errors call it. It
 // checks the columns.
 func NewReader(name string, r io.ReaderAt, size int64) (*Reader, error) {
-	out := &Reader{name: name}
+	out := &Reader{name: name, source: &source{r: r}}
 	err := out.guard(func() (err error) {
-		if out.file, err = file.NewParquetReader(io.NewSectionReader(r, 0, size)); err != nil {
+		if out.file, err = file.NewParquetReader(io.NewSectionReader(out.source, 0, size)); err != nil {
 			return err
 		}
 		return out.inspect()
@@ -48,15 +44,6 @@ func NewReader(name string, r io.ReaderAt, size int64) (*Reader, error) {
 	return out, nil
 }
 
-// Fetch reads an object from a store into memory and opens it.
-func Fetch(ctx context.Context, store objstore.Store, key string) (*Reader, error) {
-	b, _, err := objstore.ReadAll(ctx, store, key, MaxObject)
-	if err != nil {
-		return nil, fmt.Errorf("read export object: %w", err)
-	}
-	return NewReader(key, bytes.NewReader(b), int64(len(b)))
-}
-
 // Rows is the number of records, fragments counted one by one.
 func (r *Reader) Rows() int64 { return r.file.NumRows() }
 
@@ -64,17 +51,35 @@ func (r *Reader) Rows() int64 { return r.file.NumRows() }
 func (r *Reader) Metadata() map[string]string { return r.meta }
 
 // guard turns what the Parquet library says, or panics with, about a broken
-// file into an error that names it.
+// file into an error that names it. A file that cannot be read is none of the
+// library's.
 func (r *Reader) guard(fn func() error) (err error) {
 	defer func() {
-		if p := recover(); p != nil {
+		p := recover()
+		switch {
+		case (p != nil || err != nil) && r.source.err != nil:
+			err = fmt.Errorf("%s: %w", r.name, r.source.err)
+		case p != nil:
 			err = fmt.Errorf("%s: %w: %v", r.name, ErrFormat, p)
+		case err != nil:
+			err = fmt.Errorf("%s: %w: %w", r.name, ErrFormat, err)
 		}
 	}()
-	if err := fn(); err != nil {
-		return fmt.Errorf("%s: %w: %w", r.name, ErrFormat, err)
+	return fn()
+}
+
+// source remembers why reading failed.
+type source struct {
+	r   io.ReaderAt
+	err error
+}
+
+func (s *source) ReadAt(p []byte, off int64) (int, error) {
+	n, err := s.r.ReadAt(p, off)
+	if err != nil && !errors.Is(err, io.EOF) && s.err == nil {
+		s.err = err
 	}
-	return nil
+	return n, err
 }
 
 // inspect finds the columns and reads the metadata.
@@ -105,29 +110,37 @@ func (r *Reader) inspect() error {
 func (r *Reader) Records() iter.Seq2[envelope.Encoded, error] {
 	return func(yield func(envelope.Encoded, error) bool) {
 		for g := range r.file.NumRowGroups() {
-			rows := &rowReader{reader: r}
-			if err := r.guard(func() error { return rows.open(g) }); err != nil {
-				yield(envelope.Encoded{}, err)
+			if !r.group(g, yield) {
 				return
-			}
-			for rows.left > 0 {
-				if err := r.guard(rows.fill); err != nil {
-					yield(envelope.Encoded{}, err)
-					return
-				}
-				for i := range rows.count {
-					rec, err := rows.record(i)
-					if err != nil {
-						err = fmt.Errorf("%s: row %d of row group %d: %w: %w", r.name, rows.at+i, g, ErrFormat, err)
-					}
-					if !yield(rec, err) || err != nil {
-						return
-					}
-				}
-				rows.at += rows.count
 			}
 		}
 	}
+}
+
+// group yields the records of a row group. It reports whether to go on.
+func (r *Reader) group(g int, yield func(envelope.Encoded, error) bool) bool {
+	rows := &rowReader{reader: r}
+	if err := r.guard(func() error { return rows.open(g) }); err != nil {
+		yield(envelope.Encoded{}, err)
+		return false
+	}
+	for rows.left > 0 {
+		if err := r.guard(rows.fill); err != nil {
+			yield(envelope.Encoded{}, err)
+			return false
+		}
+		for i := range rows.count {
+			rec, err := rows.record(i)
+			if err != nil {
+				err = fmt.Errorf("%s: row %d of row group %d: %w: %w", r.name, rows.at+i, g, ErrFormat, err)
+			}
+			if !yield(rec, err) || err != nil {
+				return false
+			}
+		}
+		rows.at += rows.count
+	}
+	return true
 }
 
 // readRows is how many rows are read at once.

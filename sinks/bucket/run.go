@@ -13,6 +13,7 @@ type run struct {
 	queue sinks.Queue
 
 	batch *batch // being filled, nil when empty
+	group group  // of the batch; its memory serves one after the other
 	put   *put   // in flight, nil when none
 	// micros is the newest object's time.
 	micros int64
