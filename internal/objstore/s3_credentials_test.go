@@ -157,9 +157,9 @@ func TestS3SharedFile(t *testing.T) {
 	}
 }
 
-// TestS3RotatingRole takes credentials from a container's endpoint that issues
+// TestS305RotatingRole takes credentials from a container's endpoint that issues
 // new ones all the time, at a store that refuses the ones before.
-func TestS3RotatingRole(t *testing.T) {
+func TestS305RotatingRole(t *testing.T) {
 	server := newS3Server(t, (*httptest.Server).Start)
 	clearAWS(t)
 	var issued atomic.Int64

@@ -18,9 +18,9 @@ import (
 	"celldexport/internal/objstore"
 )
 
-// TestS3SendsNothingUnusual stores and reads objects of all sizes at a server
+// TestS301SendsNothingUnusual stores and reads objects of all sizes at a server
 // that refuses whatever goes beyond the plain protocol.
-func TestS3SendsNothingUnusual(t *testing.T) {
+func TestS301SendsNothingUnusual(t *testing.T) {
 	for name, start := range map[string]func(*httptest.Server){"http": (*httptest.Server).Start, "tls": (*httptest.Server).StartTLS} {
 		t.Run(name, func(t *testing.T) {
 			server := newS3Server(t, start)
@@ -52,8 +52,8 @@ func TestS3SendsNothingUnusual(t *testing.T) {
 	}
 }
 
-// TestS3BodiesAreSigned holds that the store can check what arrives.
-func TestS3BodiesAreSigned(t *testing.T) {
+// TestS301BodiesAreSigned holds that the store can check what arrives.
+func TestS301BodiesAreSigned(t *testing.T) {
 	server := newS3Server(t, (*httptest.Server).Start)
 	var sum atomic.Value
 	server.setFront(func(_ http.ResponseWriter, r *http.Request) bool {
@@ -68,10 +68,10 @@ func TestS3BodiesAreSigned(t *testing.T) {
 	}
 }
 
-// TestS3RegionAndPath holds that no request is made to find a region, that
+// TestS302RegionAndPath holds that no request is made to find a region, that
 // requests are signed for the one that was set, and that the bucket is in the
 // path.
-func TestS3RegionAndPath(t *testing.T) {
+func TestS302RegionAndPath(t *testing.T) {
 	server := newS3Server(t, (*httptest.Server).StartTLS)
 	ca := server.caFile(t)
 	host := strings.TrimPrefix(server.URL, "https://")
@@ -116,7 +116,7 @@ func TestS3RegionAndPath(t *testing.T) {
 	}
 }
 
-func TestS3Throttled(t *testing.T) {
+func TestS303Throttled(t *testing.T) {
 	server := newS3Server(t, (*httptest.Server).Start)
 	for _, test := range []struct {
 		status     int
@@ -176,8 +176,8 @@ func TestS3Throttled(t *testing.T) {
 	}
 }
 
-// TestS3LostAnswers closes the connection after the store has done its work.
-func TestS3LostAnswers(t *testing.T) {
+// TestS303LostAnswers closes the connection after the store has done its work.
+func TestS303LostAnswers(t *testing.T) {
 	server := newS3Server(t, (*httptest.Server).Start)
 	var left atomic.Int32
 	server.setFront(func(w http.ResponseWriter, r *http.Request) bool {
@@ -216,8 +216,8 @@ func TestS3LostAnswers(t *testing.T) {
 	}
 }
 
-// TestS3BodyCutOff ends a body before its length.
-func TestS3BodyCutOff(t *testing.T) {
+// TestS303BodyCutOff ends a body before its length.
+func TestS303BodyCutOff(t *testing.T) {
 	server := newS3Server(t, (*httptest.Server).Start)
 	plain := server.open(t)
 	data := bytes.Repeat([]byte("0123456789"), 50_000)
@@ -250,9 +250,9 @@ func TestS3BodyCutOff(t *testing.T) {
 	}
 }
 
-// TestS3PartsFail fails one part, then the completion: nothing is left behind
+// TestS303PartsFail fails one part, then the completion: nothing is left behind
 // and the retry stores the whole object.
-func TestS3PartsFail(t *testing.T) {
+func TestS303PartsFail(t *testing.T) {
 	server := newS3Server(t, (*httptest.Server).Start)
 	plain := server.open(t)
 	objstore.SetPartSizes(plain, 1, 5<<20)
