@@ -12,30 +12,34 @@ import (
 	"github.com/confluentinc/confluent-kafka-go/v2/kafka"
 )
 
-// refresher answers librdkafka's wish for a token. The wish comes at start,
-// well before a token ends, and ten seconds after a failure; the valid token
-// stays in use meanwhile.
+// refresher answers librdkafka's wish for a token, which comes at the start
+// and when four fifths of a token's life are over, traffic or not. While
+// there is no new one, the valid token stays in use and another is tried for.
 type refresher struct {
 	source  TokenSource
 	session *session
 	ctx     context.Context
 	cancel  context.CancelFunc
-	work    *sync.WaitGroup
-	state   *refreshState
-}
+	work    sync.WaitGroup
 
-type refreshState struct {
 	mu   sync.Mutex
 	busy bool
 	last error
+	// valid is until when the brokers take the token in use.
+	valid time.Time
 }
 
-// tokenTime bounds the making of a token: the SDK's chain may ask services
-// that do not answer.
-const tokenTime = 20 * time.Second
+const (
+	// tokenTime bounds the making of a token: the SDK's chain may ask services
+	// that do not answer.
+	tokenTime = 20 * time.Second
+	// tokenRetryMin and tokenRetryMax bound the wait after a failure.
+	tokenRetryMin = 500 * time.Millisecond
+	tokenRetryMax = 10 * time.Second
+)
 
-func newRefresher(ctx context.Context, source TokenSource, s *session) refresher {
-	r := refresher{source: source, session: s, work: new(sync.WaitGroup), state: new(refreshState)}
+func newRefresher(ctx context.Context, source TokenSource, s *session) *refresher {
+	r := &refresher{source: source, session: s}
 	r.ctx, r.cancel = context.WithCancel(ctx)
 	return r
 }
@@ -48,52 +52,81 @@ func (r *refresher) stop() {
 
 // failure is why there is no new token, nil when there is one.
 func (r *refresher) failure() error {
-	r.state.mu.Lock()
-	defer r.state.mu.Unlock()
-	return r.state.last
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last
 }
 
 // wanted makes a token aside: reports are not to wait for it.
 func (r *refresher) wanted() {
-	r.state.mu.Lock()
-	defer r.state.mu.Unlock()
-	if r.state.busy || r.ctx.Err() != nil {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.busy || r.ctx.Err() != nil {
 		return
 	}
-	r.state.busy = true
+	r.busy = true
 	r.work.Go(func() {
-		err := r.refresh()
-		r.state.mu.Lock()
-		r.state.busy, r.state.last = false, err
-		r.state.mu.Unlock()
+		r.untilMade()
+		r.mu.Lock()
+		r.busy = false
+		r.mu.Unlock()
 	})
 }
 
-// refresh makes a token and hands it over, or says why there is none.
-func (r *refresher) refresh() error {
-	p, log := r.session.p, r.session.sink.cfg.Logger
-	fail := func(err error) error {
+// untilMade tries until there is a token or the session ends.
+func (r *refresher) untilMade() {
+	for delay := tokenRetryMin; ; delay = min(2*delay, tokenRetryMax) {
+		err := r.make()
 		if r.ctx.Err() != nil {
-			return err
+			return
 		}
-		log.Warn("no token to sign in to kafka with; a valid one stays in use, and another is tried for", "err", err)
-		if told := p.SetOAuthBearerTokenFailure(err.Error()); told != nil {
-			log.Debug("librdkafka was not told of the missing token", "err", told)
+		r.mu.Lock()
+		r.last = err
+		r.mu.Unlock()
+		if err == nil {
+			return
 		}
-		return err
+		r.tell(err)
+		if !sleep(r.ctx, delay) {
+			return
+		}
 	}
+}
+
+// tell says why there is no token: in the log, and to librdkafka once it has
+// none that is valid.
+func (r *refresher) tell(err error) {
+	log := r.session.sink.cfg.Logger
+	r.mu.Lock()
+	valid := r.valid
+	r.mu.Unlock()
+	if r.session.sink.cfg.Now().Before(valid) {
+		log.Warn("no new token to sign in to kafka with; the valid one stays in use, and another is tried for", "err", err, "valid_until", valid)
+		return
+	}
+	log.Error("no token to sign in to kafka with; another is tried for", "err", err)
+	if told := r.session.p.SetOAuthBearerTokenFailure(err.Error()); told != nil {
+		log.Debug("librdkafka was not told of the missing token", "err", told)
+	}
+}
+
+// make makes a token and hands it over.
+func (r *refresher) make() error {
 	if r.source == nil {
-		return fail(errors.New("sasl.mechanism is OAUTHBEARER and nothing makes tokens: set kafka.auth to aws-msk-iam, or sasl.oauthbearer.method to oidc"))
+		return errors.New("sasl.mechanism is OAUTHBEARER and nothing makes tokens: set kafka.auth to aws-msk-iam, or sasl.oauthbearer.method to oidc")
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, tokenTime)
 	defer cancel()
 	t, err := r.source.Token(ctx)
 	if err != nil {
-		return fail(fmt.Errorf("make a token: %w", err))
+		return fmt.Errorf("make a token: %w", err)
 	}
-	err = p.SetOAuthBearerToken(kafka.OAuthBearerToken{TokenValue: t.Value, Expiration: t.Expires, Principal: t.Principal})
+	err = r.session.p.SetOAuthBearerToken(kafka.OAuthBearerToken{TokenValue: t.Value, Expiration: t.Expires, Principal: t.Principal})
 	if err != nil {
-		return fail(fmt.Errorf("hand a token to librdkafka: %w", err))
+		return fmt.Errorf("hand a token to librdkafka: %w", err)
 	}
+	r.mu.Lock()
+	r.valid = t.Expires
+	r.mu.Unlock()
 	return nil
 }

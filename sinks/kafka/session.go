@@ -18,7 +18,7 @@ type session struct {
 	sink  *Sink
 	board *board
 	p     *producer
-	token refresher
+	token *refresher
 
 	mu sync.Mutex
 	// said is what librdkafka said last of the connection's troubles.
