@@ -61,9 +61,17 @@ func (rf *refusals) known(ctx context.Context, scope string) (*stream, error) {
 	if err != nil {
 		return nil, err
 	}
+	for s := range rf.journal.batch.streams {
+		if s.doc.Scope == scope {
+			return s, nil
+		}
+	}
 	doc, err := rf.dir.Load(ctx, scope)
 	if err != nil || doc == nil {
 		return nil, err
+	}
+	if rf.rounds.exports(sc.Class()) {
+		return rf.rounds.stream(ctx, scope)
 	}
 	return newStream(sc, doc), nil
 }

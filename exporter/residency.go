@@ -203,6 +203,7 @@ func (cl *closes) close(ctx context.Context, s *stream) error {
 		}
 	}
 	r.Closed = true
+	cl.journal.shadows.departed = true
 	if r.Linked {
 		return cl.entries.spoolMark(s, delivery.FormClose)
 	}

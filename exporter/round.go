@@ -26,8 +26,9 @@ type rounds struct {
 	agenda      *agenda
 	journal     *journal
 	shadows     *shadows
-	// streams are those in memory, by scope.
+	// streams are those in memory, by scope; idle are the others.
 	streams map[string]*stream
+	idle    idlers
 }
 
 // agenda says when a stream is looked at again.
@@ -57,7 +58,7 @@ func (rd *rounds) round(ctx context.Context) error {
 		return err
 	}
 	if len(exams) == 0 {
-		return rd.journal.commit(ctx)
+		return rd.finish(ctx)
 	}
 	if err := rd.prover.Control(ctx); err != nil {
 		rd.requeue(exams)
@@ -80,10 +81,20 @@ func (rd *rounds) round(ctx context.Context) error {
 			return err
 		}
 	}
+	return rd.finish(ctx)
+}
+
+// finish makes durable what the round did and lets go of what it needs no
+// more.
+func (rd *rounds) finish(ctx context.Context) error {
 	if err := rd.journal.commit(ctx); err != nil {
 		return err
 	}
-	return rd.trimShadows(ctx)
+	if err := rd.trimShadows(ctx); err != nil {
+		return err
+	}
+	rd.retire()
+	return nil
 }
 
 // dueExams collects the cells that changed on disk and those whose back-off
@@ -136,7 +147,13 @@ func (rd *rounds) stream(ctx context.Context, scope string) (*stream, error) {
 		return nil, err
 	}
 	s := newStream(sc, doc)
-	s.status.set(rd.now(), StatePending, "not looked at yet")
+	switch {
+	case rd.idle.wake(scope, s):
+	case doc != nil && doc.Residency.Closed:
+		s.status.set(rd.now(), StateEnded, "")
+	default:
+		s.status.set(rd.now(), StatePending, "not looked at yet")
+	}
 	rd.streams[scope] = s
 	return s, nil
 }
@@ -256,8 +273,8 @@ func (w *stateError) Error() string { return w.err.Error() }
 func (w *stateError) Unwrap() error { return w.err }
 
 func stateFailed(err error) error {
-	if err == nil {
-		return nil
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err // told to stop: nothing failed
 	}
 	return &stateError{err}
 }

@@ -60,6 +60,12 @@ func (e *Exporter) publish(roundErr error) {
 	}
 	sum.Spool.Bytes, sum.Spool.Entries = e.spool.Usage()
 	sum.Spool.Limit, sum.Spool.Last, sum.Spool.Applied = e.settings.Export.SpoolBytes, e.spool.Last(), e.spool.Applied()
+	for st, n := range e.rounds.idle.states {
+		sum.Streams[st] += n
+	}
+	for scope := range e.rounds.idle.uncertified {
+		sum.Uncertified = append(sum.Uncertified, scope)
+	}
 	for scope, s := range e.rounds.streams {
 		sum.Streams[s.status.State]++
 		if !s.status.settled() {

@@ -208,12 +208,16 @@ func (us *units) compareTwins(st staged, local ltxtail.File) error {
 	}
 	defer twin.images.Close()
 	same := twin.info.Commit == st.info.Commit && twin.images.Len() == st.images.Len()
-	var a, b []byte
+	// A page is read into its buffer or is memory of the unit, which must stay
+	// as it is: the buffers are never replaced by what is returned.
+	buffers := [2][]byte{make([]byte, st.images.PageSize()), make([]byte, twin.images.PageSize())}
 	for i := 0; same && i < st.images.Len(); i++ {
-		if a, err = st.images.Page(i, a); err != nil {
+		a, err := st.images.Page(i, buffers[0])
+		if err != nil {
 			return err
 		}
-		if b, err = twin.images.Page(i, b); err != nil {
+		b, err := twin.images.Page(i, buffers[1])
+		if err != nil {
 			return err
 		}
 		same = st.images.Pgno(i) == twin.images.Pgno(i) && bytes.Equal(a, b)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 
 	"celldexport/envelope"
 )
@@ -143,38 +144,73 @@ func (d *Dir) Open(ctx context.Context) ([]string, error) {
 	return out, rows.Err()
 }
 
+// departed selects closed streams that have a shadow; an index holds them in
+// the order of their last use, with the size of the shadow.
+const departed = `open = 0 AND json_extract(doc, '$.shadow.file') <> ''`
+
+// shadowBytes is Shadow.Bytes of a document.
+const shadowBytes = `json_extract(doc, '$.shadow.commit') * (json_extract(doc, '$.shadow.page_size') + 8)`
+
+// Bytes is what the shadow takes on disk with the owner map beside it.
+func (s Shadow) Bytes() int64 { return int64(s.Commit) * (int64(s.PageSize) + 8) }
+
+// DepartedBytes is what the shadows of closed streams take on disk.
+func (d *Dir) DepartedBytes(ctx context.Context) (int64, error) {
+	var n float64
+	if err := d.db.QueryRowContext(ctx, `SELECT total(`+shadowBytes+`) FROM streams WHERE `+departed).Scan(&n); err != nil {
+		return 0, fmt.Errorf("measure departed streams: %w", err)
+	}
+	return int64(n), nil
+}
+
 // Departed yields the closed streams that have a shadow, the longest unused
-// first.
+// first. They may be saved meanwhile.
 func (d *Dir) Departed(ctx context.Context) iter.Seq2[*Stream, error] {
 	return func(yield func(*Stream, error) bool) {
-		rows, err := d.db.QueryContext(ctx, `SELECT doc FROM streams WHERE open = 0 AND json_extract(doc, '$.shadow.file') <> '' ORDER BY used, scope`)
-		if err != nil {
-			yield(nil, fmt.Errorf("list departed streams: %w", err))
-			return
-		}
-		var docs []string
-		for rows.Next() {
-			var doc string
-			if err = rows.Scan(&doc); err != nil {
-				break
+		used, scope := int64(math.MinInt64), ""
+		for {
+			page, err := d.departedAfter(ctx, used, scope)
+			for _, p := range page {
+				var s Stream
+				if err = json.Unmarshal([]byte(p.doc), &s); err != nil || !yield(&s, nil) {
+					break
+				}
+				used, scope = p.used, p.scope
 			}
-			docs = append(docs, doc)
-		}
-		if err = errors.Join(err, rows.Err(), rows.Close()); err != nil {
-			yield(nil, fmt.Errorf("list departed streams: %w", err))
-			return
-		}
-		for _, doc := range docs {
-			var s Stream
-			if err := json.Unmarshal([]byte(doc), &s); err != nil {
+			if err != nil {
 				yield(nil, fmt.Errorf("list departed streams: %w", err))
 				return
 			}
-			if !yield(&s, nil) {
+			if len(page) == 0 || scope != page[len(page)-1].scope {
 				return
 			}
 		}
 	}
+}
+
+// departedPage is how many documents Departed holds at once.
+const departedPage = 64
+
+type departedRow struct {
+	used       int64
+	scope, doc string
+}
+
+func (d *Dir) departedAfter(ctx context.Context, used int64, scope string) ([]departedRow, error) {
+	rows, err := d.db.QueryContext(ctx, `SELECT used, scope, doc FROM streams WHERE `+departed+` AND (used, scope) > (?, ?) ORDER BY used, scope LIMIT ?`, used, scope, departedPage)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var out []departedRow
+	for rows.Next() {
+		var r departedRow
+		if err := rows.Scan(&r.used, &r.scope, &r.doc); err != nil {
+			return nil, err
+		}
+		out = append(out, r)
+	}
+	return out, rows.Err()
 }
 
 // ShadowFiles are the shadow files that streams name.

@@ -17,7 +17,7 @@ CREATE TABLE without(a INTEGER, k TEXT, n INTEGER, v TEXT, PRIMARY KEY(k, a)) WI
 var tables = [...]string{"byrowid", "bytext", "without"}
 
 // rowBytes is about what a row takes in the database.
-const rowBytes = 860
+const rowBytes = 1100
 
 // fill puts the first rows into all tables. Every 500th row is a long one.
 func (s *scene) fill() unit {
