@@ -34,8 +34,9 @@ func compareEntries(a, b *entry) int {
 	return cmp.Compare(opRank(a.op), opRank(b.op))
 }
 
-// maxRuns bounds how many runs are merged at once, and with it the buffers the
-// merge needs.
+// maxRuns bounds how many runs of one level there are, and with it the buffers
+// that merging needs: so many runs become one of the next level, so that every
+// entry is written once per level, of which there are few.
 const maxRuns = 128
 
 // sorter puts entries in key order in bounded memory: they are kept until
@@ -69,8 +70,12 @@ func prefixOf(key []byte) uint64 {
 	return binary.BigEndian.Uint64(b[:])
 }
 
-// run is a sorted stretch of the temporary file.
-type run struct{ off, size int64 }
+// run is a sorted stretch of the temporary file. Its level is how often its
+// entries were merged.
+type run struct {
+	off, size int64
+	level     int
+}
 
 // frameSize is what precedes an entry in a run: the lengths of key and tail
 // and the operation.
@@ -124,20 +129,26 @@ func (s *sorter) walk(visit func(*entry) error) error {
 // flush writes what is in memory as a run.
 func (s *sorter) flush() error {
 	s.order()
-	err := s.write(func(put func(*entry) error) error {
-		return s.walk(put)
-	})
+	err := s.write(0, s.walk)
 	s.arena, s.index = s.arena[:0], s.index[:0]
-	if err != nil || len(s.runs) < maxRuns {
-		return err
+	for level := 0; err == nil && s.full(level); level++ {
+		last := len(s.runs) - maxRuns
+		merged := slices.Clone(s.runs[last:])
+		s.runs = s.runs[:last]
+		err = s.write(level+1, func(put func(*entry) error) error { return s.merge(merged, put) })
 	}
-	merged := s.runs
-	s.runs = nil
-	return s.write(func(put func(*entry) error) error { return s.merge(merged, put) })
+	return err
+}
+
+// full reports whether the last runs are as many of a level as there may be.
+// Runs of a lower level always come after those of a higher one.
+func (s *sorter) full(level int) bool {
+	n := len(s.runs)
+	return n >= maxRuns && s.runs[n-maxRuns].level == level
 }
 
 // write adds a run of the entries that fill puts, in order.
-func (s *sorter) write(fill func(put func(*entry) error) error) error {
+func (s *sorter) write(level int, fill func(put func(*entry) error) error) error {
 	start := s.size
 	w := bufio.NewWriterSize(s, 64<<10)
 	frame := make([]byte, frameSize)
@@ -158,7 +169,7 @@ func (s *sorter) write(fill func(put func(*entry) error) error) error {
 	if err != nil {
 		return err
 	}
-	s.runs = append(s.runs, run{start, s.size - start})
+	s.runs = append(s.runs, run{start, s.size - start, level})
 	return nil
 }
 

@@ -104,6 +104,9 @@ func TestSorterMergesRunsInBetween(t *testing.T) {
 	if len(s.runs) >= maxRuns {
 		t.Errorf("%d runs at once, want fewer than %d", len(s.runs), maxRuns)
 	}
+	if once := int64(n * (frameSize + len(appendIntKey(nil, 0)))); s.size > 2*once {
+		t.Errorf("%d bytes were written for entries of %d: some were merged twice", s.size, once)
+	}
 	next := int64(0)
 	if err := s.each(func(e *entry) error {
 		if !bytes.Equal(e.key, appendIntKey(nil, next)) {
