@@ -48,7 +48,6 @@ func newConf(cfg *Config, file []kafkaprops.Property) *conf {
 		"message.timeout.ms":                 strconv.Itoa(forever),
 		"reconnect.backoff.ms":               "50",
 		"reconnect.backoff.max.ms":           strconv.FormatInt(reconnectMax(cfg.Retry).Milliseconds(), 10),
-		"log.connection.close":               "false",
 		"socket.keepalive.enable":            "true",
 		"topic.metadata.refresh.interval.ms": "60000",
 	}}

@@ -21,8 +21,10 @@ type session struct {
 	token *refresher
 
 	mu sync.Mutex
-	// said is what librdkafka said last of the connection's troubles.
-	said error
+	// said is what librdkafka said last of the connection's troubles, and
+	// when.
+	said   error
+	saidAt time.Time
 }
 
 // openSession makes a producer.
@@ -85,13 +87,14 @@ func (s *session) connection(e kafka.Error) {
 	if e.Code() == kafka.ErrAllBrokersDown {
 		return // the errors of the single brokers say why
 	}
-	s.mu.Lock()
-	s.said = err
-	s.mu.Unlock()
+	s.say(err)
 	if open, _, _ := s.board.load(); open > 0 {
 		s.sink.trouble(err)
 	}
 }
+
+// fresh is how long what was said of a connection explains a failure.
+const fresh = time.Minute
 
 // explain adds what librdkafka said last of its connections to an error that
 // only says that they do not work.
@@ -101,13 +104,26 @@ func (s *session) explain(err error) error {
 	if missing := s.token.failure(); missing != nil {
 		return fmt.Errorf("%w: %w", err, missing)
 	}
-	if s.said == nil {
+	if s.said == nil || s.sink.cfg.Now().Sub(s.saidAt) > fresh {
 		return err
 	}
 	return fmt.Errorf("%w: %w", err, s.said)
 }
 
+// say keeps what librdkafka said of a connection.
+func (s *session) say(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.said, s.saidAt = err, s.sink.cfg.Now()
+}
+
+// log takes a line of librdkafka's log. A connection that the other side
+// closed is told there only.
 func (s *session) log(l kafka.LogEvent) {
+	if l.Tag == "FAIL" {
+		_, text, _ := strings.Cut(l.Message, "]: ")
+		s.say(errors.New(s.sink.conf.redact(text)))
+	}
 	s.sink.cfg.Logger.Log(context.Background(), level(l.Level), "librdkafka", "facility", l.Tag, "line", s.sink.conf.redact(l.Message))
 }
 
