@@ -1,7 +1,6 @@
 package exporter_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -279,7 +278,8 @@ func TestTAIL02Limits(t *testing.T) {
 				start(i)
 			}
 			log := &logged{}
-			a.runWith(exporter.Options{Watch: c.watch, Logger: slog.New(slog.NewTextHandler(log, nil))})
+			a.rig = func(o *exporter.Options) { o.Watch, o.Logger = c.watch, slog.New(slog.NewTextHandler(log, nil)) }
+			a.run()
 			a.sync()
 			for i := cells / 3; i < cells; i++ {
 				start(i)
@@ -293,17 +293,6 @@ func TestTAIL02Limits(t *testing.T) {
 			f.whole(cells, map[uint64]uint64{1: 3})
 		})
 	}
-}
-
-// runWith is run with options of its own.
-func (h *host) runWith(o exporter.Options) {
-	h.w.t.Helper()
-	o.Settings, o.Fleet, o.Export, o.Interval = h.settings, h.w.fault, h.w.fault, 10*time.Millisecond
-	e, err := exporter.New(h.w.t.Context(), o)
-	h.w.must(err)
-	ctx, stop := context.WithCancel(h.w.t.Context())
-	h.e, h.stop, h.done = e, stop, make(chan error, 1)
-	go func() { h.done <- e.Run(ctx) }()
 }
 
 // Files under temporary names, files written in place, hard links and what a
