@@ -21,6 +21,7 @@ import (
 	"celldexport/exporter"
 	"celldexport/internal/config"
 	"celldexport/internal/objstore"
+	"celldexport/sinks/delivery"
 )
 
 // childEnv carries the spec of an exporter that runs in a process of its own.
@@ -36,6 +37,8 @@ type childSpec struct {
 	// Interval are those of the sink and of rounds, 0 the usual of tests.
 	Files           uint64
 	Flush, Interval time.Duration
+	// Crash has the process kill itself at a named point, "" at none.
+	Crash crashPoint
 }
 
 // childMain exports until it is killed. It returns the exit code of a start
@@ -72,9 +75,11 @@ func runChild(text string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
 	defer stop()
+	c := &crasher{at: spec.Crash}
 	e, err := exporter.New(ctx, exporter.Options{
 		Settings: s, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-		Fleet: store, Export: export, Interval: cmp.Or(spec.Interval, 10*time.Millisecond),
+		Fleet: crashStore{store, c}, Export: crashStore{export, c}, Interval: cmp.Or(spec.Interval, 10*time.Millisecond),
+		Step: c.step, Spool: crashFS{delivery.DiskFS(), c},
 	})
 	if err != nil {
 		return err
@@ -137,9 +142,14 @@ func (h *host) startChildWith(s childSpec) *child {
 // kill ends the process as the kernel does. A process that ended by itself
 // before is an error with what it said.
 func (c *child) kill() error {
-	if err := c.cmd.Process.Signal(syscall.SIGKILL); err != nil {
+	if err := c.cmd.Process.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("kill the exporter: %w\n%s", err, c.log.String())
 	}
+	return c.wait()
+}
+
+// wait waits for a process that was killed or kills itself.
+func (c *child) wait() error {
 	err := c.cmd.Wait()
 	if status, ok := c.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return nil

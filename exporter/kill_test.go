@@ -25,12 +25,13 @@ type victim struct {
 	puts   string
 	cells  []*celldsim.Cell
 	loads  []*celldsim.Workload
+	seed   uint64
 	rand   *rand.Rand
 }
 
 func newVictim(t *testing.T, seed uint64) *victim {
 	dir := t.TempDir()
-	v := &victim{bucket: filepath.Join(dir, "bucket"), puts: filepath.Join(dir, "puts"), rand: rand.New(rand.NewPCG(seed, 9))}
+	v := &victim{bucket: filepath.Join(dir, "bucket"), puts: filepath.Join(dir, "puts"), seed: seed, rand: rand.New(rand.NewPCG(seed, 9))}
 	for _, d := range []string{v.bucket, v.puts} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			t.Fatal(err)
@@ -42,12 +43,19 @@ func newVictim(t *testing.T, seed uint64) *victim {
 	}
 	v.world = newWorldOn(t, store, celldsim.V06)
 	v.h = v.host("node-a")
-	for i := range 3 {
-		c := v.h.activate(fmt.Sprint("cell", i))
-		v.cells = append(v.cells, c)
-		v.loads = append(v.loads, celldsim.NewWorkload(celldsim.WorkloadConfig{Seed: seed + uint64(i), Scope: c.Scope(), Rows: 30, MaxValue: 6000}))
+	for range 3 {
+		v.addCell()
 	}
 	return v
+}
+
+// addCell creates a cell with its own traffic.
+func (v *victim) addCell() {
+	v.t.Helper()
+	n := len(v.cells)
+	c := v.h.activate(fmt.Sprint("cell", n))
+	v.cells = append(v.cells, c)
+	v.loads = append(v.loads, celldsim.NewWorkload(celldsim.WorkloadConfig{Seed: v.seed + uint64(n), Scope: c.Scope(), Rows: 30, MaxValue: 6000}))
 }
 
 // step lets one cell write, upload and sometimes sleep and wake.
@@ -106,6 +114,18 @@ func (v *victim) wakeAll() {
 	}
 }
 
+// whole reports the gaps that a consumer knows of.
+func (v *victim) whole(c *consumer.Consumer) {
+	v.t.Helper()
+	for _, cell := range v.cells {
+		holes, err := c.Holes(cell.Scope())
+		v.must(err)
+		for _, h := range holes {
+			v.t.Error(h)
+		}
+	}
+}
+
 // identical holds every record that was sent against its other copies.
 func (v *victim) identical() (sent, again int) {
 	v.t.Helper()
@@ -153,14 +173,7 @@ func TestKill(t *testing.T) {
 	v := newVictim(t, seed(t, 1))
 	v.lives(kills, 50*time.Millisecond, 900*time.Millisecond)
 	v.finish()
-	got := v.equal(v.cells...)
-	for _, c := range v.cells {
-		holes, err := got.Holes(c.Scope())
-		v.must(err)
-		for _, h := range holes {
-			t.Error(h)
-		}
-	}
+	v.whole(v.equal(v.cells...))
 	sent, again := v.identical()
 	t.Logf("%d records sent, %d of them again", sent, again)
 	if sent == 0 {
