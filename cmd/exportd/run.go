@@ -62,6 +62,7 @@ func (a *app) run(ctx context.Context, o runOptions) error {
 			logger.Warn("settings", "warning", w.Error())
 		}
 	}
+	defer a.limitMemory(settings.Export.QueueBytes)()
 	if o.once {
 		return a.once(ctx, settings, logger, o.onceTimeout)
 	}

@@ -28,7 +28,7 @@ func (e exporting) Status() any { return e.Exporter.Status() }
 // runDemo runs the demo, each time with other traffic.
 func runDemo(ctx context.Context, o demoOptions) (bool, error) {
 	return demo.Run(ctx, demo.Options{
-		Dir: o.Dir, Cells: o.Cells, Time: o.Time, Keep: o.Keep,
+		Dir: o.Dir, Cells: o.Cells, Time: o.Time, Sink: o.Sink, Keep: o.Keep,
 		Out: o.Out, Progress: o.Progress, Live: o.Live, Seed: uint64(time.Now().UnixNano()),
 	})
 }

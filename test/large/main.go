@@ -44,7 +44,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
-	s, err := newScene(ctx, work, self, sizes{database: *size << 20, queue: *queue << 20, unit: 4 << 20})
+	s, err := newScene(ctx, work, self, sizes{database: *size << 20, queue: *queue << 20, unit: 4 << 20, softLimit: (*queue + 128) << 20})
 	if err != nil {
 		return err
 	}
