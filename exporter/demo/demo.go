@@ -1,8 +1,9 @@
 // Package demo shows the whole way on simulated nodes: real SQLite databases
 // are written to as celld's cells are, with schema changes, evictions, wakes
 // and one takeover whose old owner goes on writing and uploading; the real
-// exporter exports them into a bucket that is a directory; a consumer applies
-// the Parquet objects and is compared with the databases.
+// exporter exports them into a bucket that is a directory, or to a Kafka
+// broker in this process; a consumer applies the Parquet objects or the
+// messages and is compared with the databases.
 package demo
 
 import (
@@ -25,6 +26,8 @@ type Options struct {
 	// Cells is the number of cells, Time how long they are written to.
 	Cells int
 	Time  time.Duration
+	// Sink is where the export goes, bucket or kafka; "" is bucket.
+	Sink string
 	// Keep leaves databases, bucket and the consumer's rows in place.
 	Keep bool
 	// Out takes the result, Progress what happens meanwhile; Live says that
@@ -60,7 +63,7 @@ func Run(ctx context.Context, o Options) (equal bool, err error) {
 	if err := sc.play(ctx); err != nil {
 		return false, err
 	}
-	c, err := consumer.Load(ctx, sc.bucket)
+	c, err := sc.consume(ctx)
 	if err != nil {
 		return false, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"celldexport/exporter"
 	"celldexport/exporter/consumer"
+	"celldexport/exporter/demo/broker"
 	"celldexport/internal/celldsim"
 	"celldexport/internal/chain"
 	"celldexport/internal/config"
@@ -45,6 +46,8 @@ type scene struct {
 	o      Options
 	dir    string
 	bucket objstore.Store
+	// broker is where the export goes, nil when that is the bucket.
+	broker *broker.Broker
 	fleet  *celldsim.Fleet
 	hosts  []*host
 	cells  []*actor
@@ -75,6 +78,9 @@ func newScene(ctx context.Context, o Options, dir string) (*scene, error) {
 		o: o, dir: dir, bucket: bucket, fleet: fleet, rand: rand.New(rand.NewPCG(o.Seed, 0x64656d6f)),
 		survived: make(consumer.Survived), report: progress{w: o.Progress, live: o.Live},
 	}
+	if err := sc.openSink(); err != nil {
+		return nil, errors.Join(err, sc.close())
+	}
 	for _, name := range []string{"node-a", "node-b"} {
 		if err := sc.addHost(ctx, name); err != nil {
 			return nil, errors.Join(err, sc.close())
@@ -103,6 +109,9 @@ func (sc *scene) addHost(ctx context.Context, name string) error {
 	s.Bucket = "file://" + filepath.Join(sc.dir, "bucket")
 	s.Export.Enabled = true
 	s.Export.Flush = flush
+	if sc.broker != nil {
+		s.Export.Sinks, s.Kafka.Brokers = []string{config.SinkKafka}, sc.broker.Addrs()
+	}
 	log, err := os.Create(filepath.Join(sc.dir, name+".log"))
 	if err != nil {
 		return fmt.Errorf("open the log of %s: %w", name, err)
@@ -302,7 +311,11 @@ func (sc *scene) stopExporters() error {
 }
 
 func (sc *scene) close() error {
-	return errors.Join(sc.stopExporters(), sc.fleet.Close())
+	err := errors.Join(sc.stopExporters(), sc.fleet.Close())
+	if sc.broker != nil {
+		sc.broker.Close()
+	}
+	return err
 }
 
 // compare holds the consumer against every cell: rows, certificates, gaps, and
@@ -340,7 +353,7 @@ func (sc *scene) line(begin time.Time) string {
 		spooled += s.Spool.Last
 		busy += h.busy()
 	}
-	return fmt.Sprintf("demo: %3.0fs  %d cells  %d transactions written  %d units exported  %d waiting",
+	return fmt.Sprintf("demo: %3.0fs  %d cells  %d transactions written  %d entries spooled  %d waiting",
 		time.Since(begin).Seconds(), len(sc.cells), sc.transactions(), spooled, busy)
 }
 
