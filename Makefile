@@ -60,8 +60,16 @@ soak:
 		$(GO) test -count=1 -timeout 30m ./... || exit 1; \
 	done
 
+# Every stage beside its floor, as a table: make bench BENCH='-short',
+# '-stage diff,json', '-large', '-json'. What the packages measure for
+# themselves is in micro.
+BENCH ?=
 .PHONY: bench
 bench:
+	$(GO) run ./test/bench $(BENCH)
+
+.PHONY: micro
+micro:
 	$(GO) test -run '^$$' -bench . -benchmem -cpu 1 -count $(COUNT) ./...
 
 .PHONY: demo

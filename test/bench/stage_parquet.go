@@ -1,0 +1,304 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"time"
+
+	"github.com/apache/arrow-go/v18/parquet"
+	"github.com/apache/arrow-go/v18/parquet/compress"
+	"github.com/apache/arrow-go/v18/parquet/file"
+	"github.com/apache/arrow-go/v18/parquet/schema"
+
+	"celldexport/envelope"
+	"celldexport/internal/objstore"
+	"celldexport/sinks"
+	"celldexport/sinks/bucket"
+)
+
+// parquetRecords is how many records one operation of the Parquet stage stores.
+const parquetRecords = 20_000
+
+// parquetStage has the bucket sink write records to a store in memory; the
+// floor hands arrow-go the columns of the same objects, made beforehand, with
+// the properties that those objects show.
+func parquetStage(ctx context.Context, b *bench) ([]Line, error) {
+	records, raw := someRecords(parquetRecords)
+	store := objstore.NewMemory()
+	if err := sinkAll(ctx, store, records); err != nil {
+		return nil, err
+	}
+	floors, stored, err := floorsOf(ctx, store)
+	if err != nil {
+		return nil, err
+	}
+	e := b.effort
+	e.reps = max(5, e.reps/2)
+	r, err := e.interleave(cpuClock,
+		func() error {
+			for _, f := range floors {
+				if err := f.write(io.Discard); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		func() error { return sinkAll(ctx, objstore.NewMemory(), records) })
+	if err != nil {
+		return nil, err
+	}
+	const floor = "arrow-go writer"
+	ratio := r[1].against(r[0])
+	on := fmt.Sprintf("%d records of one row, %s, %d objects of %s", parquetRecords, size(int64(raw)), len(floors), size(stored))
+	return []Line{
+		Line{Stage: "parquet", What: floor + ", same columns", On: on}.took(r[0], parquetRecords, "record").rate(parquetRecords, "records/s"),
+		Line{Stage: "parquet", What: "bucket sink, queue to memory", On: on, Note: number(float64(raw)/r[1].median()*1e3) + " MB/s"}.
+			took(r[1], parquetRecords, "record").rate(parquetRecords, "records/s").versus(floor, ratio).atMost(ratio.Mid, 1.15, "1.15 x"),
+	}, nil
+}
+
+// someRecords are one-row records of fifty cells in turn.
+func someRecords(n int) (records []envelope.Encoded, raw int) {
+	for i := range n {
+		env := someEnvelope()
+		env.Stream.Cell = fmt.Sprintf("Cart:%016x", i%50*7919)
+		env.Position = envelope.Position{Epoch: 3, TXID: uint64(i/50 + 2), Commit: uint64(i/50 + 2)}
+		env.CommittedAt += int64(i) * 3
+		body := fmt.Appendf(nil, `{"kind":"rows","table":"items","generation":1,"columns":["id","sku","qty","price","note"],"key_columns":["id"],"rows":[["U",[%d],[%d,"A-%06d",%d,%d.25,"note of the row %d, which says no more"]]]}`, i, i, i*7919%1e6, i%99, i%1000, i)
+		records = append(records, envelope.Encoded{Envelope: env, Kind: envelope.KindRows, Body: body})
+		raw += len(body)
+	}
+	return records, raw
+}
+
+// sinkAll runs the sink until it has stored every record.
+func sinkAll(ctx context.Context, store objstore.Store, records []envelope.Encoded) error {
+	sink, err := bucket.New(bucket.Config{Store: store, Node: "node-a", FlushInterval: time.Hour})
+	if err != nil {
+		return err
+	}
+	ctx, done := context.WithCancel(ctx)
+	defer done()
+	q := &queue{records: records, done: done}
+	if err := sink.Run(ctx, q); err != nil {
+		return err
+	}
+	if q.acked != len(records) {
+		return fmt.Errorf("the sink stored %d of %d records", q.acked, len(records))
+	}
+	return nil
+}
+
+// queue offers records, one an entry, and then asks for a flush.
+type queue struct {
+	records []envelope.Encoded
+	next    int
+	acked   int
+	state   []byte
+	flushed bool
+	done    func()
+}
+
+func (q *queue) Next(ctx context.Context, _ time.Time) (sinks.Entry, error) {
+	if q.next < len(q.records) {
+		q.next++
+		return (*entry)(&q.records[q.next-1]), nil
+	}
+	if !q.flushed {
+		q.flushed = true
+		return nil, nil
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (q *queue) Flush() bool { return q.flushed }
+
+// Ack ends the run with the last record. Entries are numbered by their order
+// on the way out, see entry.Seq.
+func (q *queue) Ack(seq uint64) error {
+	q.acked = int(seq)
+	if q.acked == len(q.records) {
+		q.done()
+	}
+	return nil
+}
+
+func (q *queue) Refuse(seq uint64, r sinks.Refusal) error {
+	return fmt.Errorf("record of entry %d refused: %v", seq, r)
+}
+
+func (q *queue) Load() ([]byte, error) { return q.state, nil }
+
+func (q *queue) Save(b []byte) error {
+	q.state = b
+	return nil
+}
+
+// entry is a record as a spool entry.
+type entry envelope.Encoded
+
+func (e *entry) Seq() uint64                 { return uint64(e.CommittedAt-someEnvelope().CommittedAt)/3 + 1 }
+func (e *entry) Stream() envelope.Stream     { return e.Envelope.Stream }
+func (e *entry) Position() envelope.Position { return e.Envelope.Position }
+func (e *entry) Bytes() int64                { return int64(len(e.Body)) }
+
+func (e *entry) Records() iter.Seq2[envelope.Encoded, error] {
+	return func(yield func(envelope.Encoded, error) bool) { yield(envelope.Encoded(*e), nil) }
+}
+
+// object is the columns of one object, as arrow-go takes them.
+type object struct {
+	root   *schema.GroupNode
+	props  *parquet.WriterProperties
+	texts  [][]parquet.ByteArray
+	wide   [][]int64
+	slim   [][]int32
+	levels [][]int16
+}
+
+// floorsOf reads back every object of the store.
+func floorsOf(ctx context.Context, store objstore.Store) (objects []*object, bytes int64, err error) {
+	for o, err := range store.List(ctx, bucket.Prefix, "") {
+		if err != nil {
+			return nil, 0, err
+		}
+		b, _, err := objstore.ReadAll(ctx, store, o.Key, bucket.MaxObject)
+		if err != nil {
+			return nil, 0, err
+		}
+		obj, err := readObject(b)
+		if err != nil {
+			return nil, 0, fmt.Errorf("read %s: %w", o.Key, err)
+		}
+		objects, bytes = append(objects, obj), bytes+int64(len(b))
+	}
+	return objects, bytes, nil
+}
+
+func readObject(b []byte) (*object, error) {
+	r, err := file.NewParquetReader(bytes.NewReader(b))
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	root := r.MetaData().Schema
+	n := root.NumColumns()
+	o := &object{
+		root: root.Root(), texts: make([][]parquet.ByteArray, n), wide: make([][]int64, n), slim: make([][]int32, n), levels: make([][]int16, n),
+	}
+	if o.props, err = propertiesOf(r); err != nil {
+		return nil, err
+	}
+	for g := range r.NumRowGroups() {
+		for c := range n {
+			if err := o.column(r.RowGroup(g), c); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return o, nil
+}
+
+// propertiesOf are the writer's settings that an object tells of itself.
+func propertiesOf(r *file.Reader) (*parquet.WriterProperties, error) {
+	props := []parquet.WriterProperty{
+		parquet.WithCompression(compress.Codecs.Zstd), parquet.WithCompressionLevel(1),
+		parquet.WithDataPageVersion(parquet.DataPageV1), parquet.WithVersion(parquet.V2_LATEST),
+	}
+	group := r.MetaData().RowGroup(0)
+	for c := range r.MetaData().Schema.NumColumns() {
+		chunk, err := group.ColumnChunk(c)
+		if err != nil {
+			return nil, err
+		}
+		name := r.MetaData().Schema.Column(c).Name()
+		stats, err := chunk.StatsSet()
+		if err != nil {
+			return nil, err
+		}
+		props = append(props, parquet.WithDictionaryFor(name, chunk.HasDictionaryPage()), parquet.WithStatsFor(name, stats))
+		if chunk.BloomFilterOffset() > 0 {
+			props = append(props, parquet.WithBloomFilterEnabledFor(name, true), parquet.WithBloomFilterNDVFor(name, 50))
+		}
+	}
+	return parquet.NewWriterProperties(props...), nil
+}
+
+// column reads a column whole.
+func (o *object) column(g *file.RowGroupReader, c int) error {
+	col, err := g.Column(c)
+	if err != nil {
+		return err
+	}
+	n := g.NumRows()
+	levels := make([]int16, n)
+	switch col := col.(type) {
+	case *file.ByteArrayColumnChunkReader:
+		v := make([]parquet.ByteArray, n)
+		_, got, err := col.ReadBatch(n, v, levels, nil)
+		if err != nil {
+			return err
+		}
+		for i := range got {
+			v[i] = bytes.Clone(v[i])
+		}
+		o.texts[c] = append(o.texts[c], v[:got]...)
+	case *file.Int64ColumnChunkReader:
+		v := make([]int64, n)
+		_, got, err := col.ReadBatch(n, v, levels, nil)
+		if err != nil {
+			return err
+		}
+		o.wide[c] = append(o.wide[c], v[:got]...)
+	case *file.Int32ColumnChunkReader:
+		v := make([]int32, n)
+		_, got, err := col.ReadBatch(n, v, levels, nil)
+		if err != nil {
+			return err
+		}
+		o.slim[c] = append(o.slim[c], v[:got]...)
+	default:
+		return fmt.Errorf("column %d has reader %T", c, col)
+	}
+	if col.Descriptor().MaxDefinitionLevel() > 0 {
+		o.levels[c] = append(o.levels[c], levels...)
+	}
+	return nil
+}
+
+// write is the floor: the library with nothing around it.
+func (o *object) write(w io.Writer) error {
+	out, err := file.NewParquetWriterWithError(w, o.root, file.WithWriterProps(o.props))
+	if err != nil {
+		return err
+	}
+	group := out.AppendRowGroup()
+	for c := range o.texts {
+		col, err := group.NextColumn()
+		if err != nil {
+			return err
+		}
+		switch col := col.(type) {
+		case *file.ByteArrayColumnChunkWriter:
+			_, err = col.WriteBatch(o.texts[c], o.levels[c], nil)
+		case *file.Int64ColumnChunkWriter:
+			_, err = col.WriteBatch(o.wide[c], o.levels[c], nil)
+		case *file.Int32ColumnChunkWriter:
+			_, err = col.WriteBatch(o.slim[c], o.levels[c], nil)
+		}
+		if err != nil {
+			return err
+		}
+		if err := col.Close(); err != nil {
+			return err
+		}
+	}
+	if err := group.Close(); err != nil {
+		return err
+	}
+	return out.Close()
+}
