@@ -87,7 +87,10 @@ func (c *Change) Touched(name string) bool {
 // ROWID table come in no particular order, but every Delete before anything
 // else. A table that exists on one side
 // only is all Insert or all Delete, and so is one whose key is another on
-// either side, first Delete, then Insert.
+// either side, first Delete, then Insert. Where the table is declared another
+// way than before, rows are compared in the columns of one name that both
+// sides have, and only on pages that changed: a column added with a default
+// changes no row here, though it does to a reader.
 //
 // ErrNoTable is wrapped when neither side has the name, ErrUnreadable when
 // the columns of a side are not known.

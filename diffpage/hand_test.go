@@ -6,13 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"celldexport/diffpage/btree"
 	"celldexport/diffpage/shadow"
 )
 
-// pageSet is a unit as pages that can be edited.
+// pages is a unit as pages that can be edited.
 type pages struct {
 	t      testing.TB
 	size   uint32
@@ -165,6 +166,18 @@ func hostile(t testing.TB) *follower {
 	return f
 }
 
+// readRow reads the first value on either side.
+func readRow(_ Op, before, after Row) error {
+	for _, r := range []Row{before, after} {
+		if r != nil {
+			if _, err := r.Cell(0); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // owned lists the pages of a table in a role, of tree pages those of a type.
 func (f *follower) owned(name string, r role, typ btree.PageType) (list []uint32) {
 	var p btree.Page
@@ -203,58 +216,75 @@ func TestHostile(t *testing.T) {
 	pointer := func(page []byte, header, i int) int { return int(binary.BigEndian.Uint16(page[header+2*i:])) }
 	cases := []struct {
 		name string
+		says string
 		edit func(p *pages)
 	}{
-		{"a child is its parent", func(p *pages) { put32(p.edit(f.base, inner)[8:], inner) }},
-		{"two cells have one child", func(p *pages) {
+		{"a child is its parent", "referred to twice", func(p *pages) { put32(p.edit(f.base, inner)[8:], inner) }},
+		{"two cells have one child", "two parents", func(p *pages) {
 			page := p.edit(f.base, inner)
 			put32(page[8:], binary.BigEndian.Uint32(page[pointer(page, 12, 0):]))
 		}},
-		{"a child of another table", func(p *pages) { put32(p.edit(f.base, inner)[8:], uleaf[0]) }},
-		{"a child is page 0", func(p *pages) { put32(p.edit(f.base, inner)[8:], 0) }},
-		{"a child is beyond the end", func(p *pages) { put32(p.edit(f.base, inner)[8:], end+1) }},
-		{"an overflow page as child", func(p *pages) { put32(p.edit(f.base, inner)[8:], heads[0]) }},
-		{"a chain runs in a circle", func(p *pages) { put32(p.edit(f.base, heads[len(heads)-1]), heads[len(heads)-1]) }},
-		{"a chain ends early", func(p *pages) { put32(p.edit(f.base, heads[len(heads)-1]), 0) }},
-		{"a chain enters a tree", func(p *pages) { put32(p.edit(f.base, heads[len(heads)-1]), leaf[0]) }},
-		{"a cell starts in the header", func(p *pages) { put16(p.edit(f.base, leaf[0])[8:], 4) }},
-		{"a cell starts at the last byte", func(p *pages) { put16(p.edit(f.base, leaf[0])[8:], 511) }},
-		{"more cells than fit", func(p *pages) { put16(p.edit(f.base, leaf[0])[3:], 400) }},
-		{"a row of 2^63 bytes", func(p *pages) {
+		{"a child of another table", "in use by table \"u\"", func(p *pages) { put32(p.edit(f.base, inner)[8:], uleaf[0]) }},
+		{"a child is page 0", "its child is page 0", func(p *pages) { put32(p.edit(f.base, inner)[8:], 0) }},
+		{"a child is beyond the end", "its child is page", func(p *pages) { put32(p.edit(f.base, inner)[8:], end+1) }},
+		{"an overflow page as child", "none of a b-tree", func(p *pages) { put32(p.edit(f.base, inner)[8:], heads[0]) }},
+		{"a chain runs in a circle", "referred to twice", func(p *pages) { put32(p.edit(f.base, heads[len(heads)-1]), heads[len(heads)-1]) }},
+		{"a chain ends early", "leads to page 0", func(p *pages) { put32(p.edit(f.base, heads[len(heads)-1]), 0) }},
+		{"a chain enters a tree", "overflow chain", func(p *pages) { put32(p.edit(f.base, heads[len(heads)-1]), leaf[0]) }},
+		{"a cell starts in the header", "outside of the cell area", func(p *pages) { put16(p.edit(f.base, leaf[0])[8:], 4) }},
+		{"a cell starts at the last byte", "does not fit", func(p *pages) { put16(p.edit(f.base, leaf[0])[8:], 511) }},
+		{"more cells than fit", "400 cells", func(p *pages) { put16(p.edit(f.base, leaf[0])[3:], 400) }},
+		{"a row of 2^63 bytes", "does not fit", func(p *pages) {
 			page := p.edit(f.base, leaf[0])
 			copy(page[pointer(page, 8, 0):], bytes.Repeat([]byte{0xff}, 9))
 		}},
-		{"a row of 1 GiB", func(p *pages) {
+		{"a row of 1 GiB", "overflow chain of 2113665 pages", func(p *pages) {
 			page := p.edit(f.base, leaf[0])
 			copy(page[pointer(page, 8, 0):], []byte{0x84, 0x80, 0x80, 0x80, 0x00, 1, 0, 0})
 		}},
-		{"rowids fall", func(p *pages) {
+		{"rowids fall", "comes after", func(p *pages) {
 			page := p.edit(f.base, leaf[0])
 			a, b := pointer(page, 8, 0), pointer(page, 8, 1)
 			put16(page[8:], uint16(b))
 			put16(page[10:], uint16(a))
 		}},
-		{"cells overlap", func(p *pages) {
+		{"cells overlap", "overlap", func(p *pages) {
 			page := p.edit(f.base, wleaf)
 			for i := range int(binary.BigEndian.Uint16(page[3:])) {
 				put16(page[8+2*i:], 40)
 			}
 			page[40] = 102 // bytes of row, all on the page
 		}},
-		{"a table page in an index tree", func(p *pages) { p.edit(f.base, wleaf)[0] = byte(btree.LeafTable) }},
-		{"a page type that is none", func(p *pages) { p.edit(f.base, leaf[0])[0] = 7 }},
-		{"no database header", func(p *pages) { p.edit(f.base, 1)[3] = 'x' }},
-		{"another page size in the header", func(p *pages) { p.edit(f.base, 1)[16] = 8 }},
-		{"too many reserved bytes", func(p *pages) { p.edit(f.base, 1)[20] = 100 }},
-		{"an encoding that is none", func(p *pages) { p.edit(f.base, 1)[59] = 9 }},
-		{"a page that was never sent", func(p *pages) {
+		{"a table page in an index tree", "not one of its tree", func(p *pages) { p.edit(f.base, wleaf)[0] = byte(btree.LeafTable) }},
+		{"a page type that is none", "none of a b-tree", func(p *pages) { p.edit(f.base, leaf[0])[0] = 7 }},
+		{"no database header", "does not start", func(p *pages) { p.edit(f.base, 1)[3] = 'x' }},
+		{"another page size in the header", "page size of 2048", func(p *pages) { p.edit(f.base, 1)[16] = 8 }},
+		{"too many reserved bytes", "usable bytes", func(p *pages) { p.edit(f.base, 1)[20] = 100 }},
+		{"an encoding that is none", "encoding 9", func(p *pages) { p.edit(f.base, 1)[59] = 9 }},
+		{"a page that was never sent", "no image of it", func(p *pages) {
 			p.commit = end + 3
 			p.data[end+1] = make([]byte, 512)
 			p.data[end+3] = make([]byte, 512)
 		}},
-		{"a page beyond the end", func(p *pages) { p.data[end+1] = make([]byte, 512) }},
-		{"a page beyond the end of a shrink", func(p *pages) { p.commit = end - 1; p.data[end] = make([]byte, 512) }},
-		{"a shrink that cuts rows off", func(p *pages) { p.commit = leaf[len(leaf)-1] - 1 }},
+		{"a page beyond the end", "ends at page", func(p *pages) { p.data[end+1] = make([]byte, 512) }},
+		{"a page beyond the end of a shrink", "ends at page", func(p *pages) { p.commit = end - 1; p.data[end] = make([]byte, 512) }},
+		{"a row longer than its chain", "leads to page 0", func(p *pages) {
+			last := uleaf[len(uleaf)-1] // rows of two-byte lengths
+			page := p.edit(f.base, last)
+			at := pointer(page, 8, int(binary.BigEndian.Uint16(page[3:]))-1)
+			long := (int(page[at])&0x7f<<7 | int(page[at+1])) + 508 // an overflow page more
+			page[at], page[at+1] = byte(long>>7)|0x80, byte(long)&0x7f
+		}},
+		{"one rowid on two pages", "on a page before it", func(p *pages) {
+			a, b := p.edit(f.base, leaf[0]), p.edit(f.base, leaf[1])
+			a[pointer(a, 8, 1)+5] ^= 1
+			b[pointer(b, 8, 0)+1] = a[pointer(a, 8, 1)+1]
+		}},
+		{"a record that ends early", "larger than what is left", func(p *pages) {
+			page := p.edit(f.base, wleaf)
+			page[pointer(page, 8, 0)+3] = 0x83
+		}},
+		{"a shrink that cuts rows off", "no such page", func(p *pages) { p.commit = leaf[len(leaf)-1] - 1 }},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -264,14 +294,18 @@ func TestHostile(t *testing.T) {
 			images := unit.images()
 			defer images.Close()
 			change, err := f.base.Diff(images, unit.commit)
-			if err == nil {
-				err = change.Rows("w", func(Op, Row, Row) error { return nil })
+			for _, name := range []string{"t", "w", "u"} {
+				if err == nil {
+					err = change.Rows(name, readRow)
+				}
 			}
 			var where *CorruptError
 			if !errors.Is(err, ErrCorrupt) || !errors.As(err, &where) || where.Page == 0 || where.Page > end+3 {
 				t.Fatalf("error %v, want a corrupt page", err)
 			}
-			t.Log(err)
+			if !strings.Contains(err.Error(), c.says) {
+				t.Errorf("error %v, want %q", err, c.says)
+			}
 			if !slices.Equal(before, f.base.owners) {
 				t.Error("the refused unit changed the owner map")
 			}
@@ -279,4 +313,87 @@ func TestHostile(t *testing.T) {
 	}
 	f.src.exec("UPDATE u SET b=b||'x'", "DELETE FROM t WHERE id%7=0", "UPDATE w SET x=1 WHERE k<40")
 	f.step()
+}
+
+// TestOtherKindBelow: a table becomes WITHOUT ROWID at the same root, whose new
+// page refers to a leaf of the old kind that did not change.
+func TestOtherKindBelow(t *testing.T) {
+	f := hostile(t)
+	root := f.base.Schema().ByName("t").Root
+	leaf := f.owned("t", roleTree, btree.LeafTable)[0]
+	f.src.exec("PRAGMA writable_schema=ON", "UPDATE sqlite_schema SET sql='CREATE TABLE t(id PRIMARY KEY, b) WITHOUT ROWID' WHERE name='t'")
+	unit := pagesOf(t, first(f.src.unit()), f.sh.Commit())
+	page := unit.edit(f.base, root)
+	clear(page)
+	page[0] = byte(btree.InteriorIndex)
+	binary.BigEndian.PutUint32(page[8:], leaf)
+	images := unit.images()
+	defer images.Close()
+	_, err := f.base.Diff(images, unit.commit)
+	var where *CorruptError
+	if !errors.As(err, &where) || where.Page != leaf || where.Table != "t" || !errors.Is(err, ErrCorrupt) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestLockPage is LTX-03: a database grows past byte 2^30, whose page nobody
+// sends, reads or refers to.
+func TestLockPage(t *testing.T) {
+	const size = 65536
+	src := newSource(t, "PRAGMA page_size=65536")
+	src.exec("CREATE TABLE t(id INTEGER PRIMARY KEY, b)", insert("t", 50, "i, 'row '||i"))
+	f := newFollower(t, src)
+	small, _ := src.unit()
+	lock := shadow.LockPage(size)
+	if err := f.sh.Resize(size, lock-1); err != nil {
+		t.Fatal(err)
+	}
+	for i := range small.Len() {
+		page, err := small.Page(i, nil)
+		if err := errors.Join(err, f.sh.WritePage(small.Pgno(i), page)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var err error
+	if f.base, err = NewBase(f.sh); err != nil {
+		t.Fatal(err)
+	}
+	grow := func(child uint32, sent ...uint32) (*Change, error) {
+		unit := &pages{t: t, size: size, commit: lock + 1, data: map[uint32][]byte{}}
+		leaf := bytes.Clone(unit.edit(f.base, 2))
+		root := unit.data[2]
+		clear(root)
+		root[0] = byte(btree.InteriorTable)
+		binary.BigEndian.PutUint32(root[8:], child)
+		for _, pgno := range sent {
+			unit.data[pgno] = leaf
+		}
+		changeRow(t, leaf)
+		return f.base.Diff(unit.images(), unit.commit)
+	}
+	for name, c := range map[string]struct {
+		child uint32
+		sent  []uint32
+	}{"sent": {lock + 1, []uint32{lock, lock + 1}}, "referred to": {lock, []uint32{lock + 1}}, "the page after it missing": {lock + 1, nil}} {
+		var where *CorruptError
+		if _, err := grow(c.child, c.sent...); !errors.As(err, &where) || where.Page == 0 {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+	change, err := grow(lock+1, lock+1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := count(rows(t, change, "t")); got != "0I 1U 0D" {
+		t.Errorf("%s, want one update", got)
+	}
+	if err := errors.Join(change.Accept(), f.sh.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	if f.base, err = NewBase(f.sh); err != nil {
+		t.Fatal(err)
+	}
+	if o := f.base.owners.of(lock + 1); o.role() != roleTree || f.base.owners.of(lock) != 0 {
+		t.Errorf("owners %x and %x", o, f.base.owners.of(lock))
+	}
 }
