@@ -184,7 +184,7 @@ func (t *Tail) Stats() Stats {
 			s.Pending += len(r.pending)
 		}
 	}
-	s.Polling = t.watches.watcher == nil || s.WatchErrors > 0
+	s.Polling = t.watches.polling()
 	return s
 }
 

@@ -88,10 +88,10 @@ func until(t *testing.T, what string, ok func() bool) {
 }
 
 // Directories appear with their first files in them before a watch can be set.
-func TestNewDirectoriesRaceTheWatch(t *testing.T) {
+func TestTAIL01NewDirectoriesRaceTheWatch(t *testing.T) {
 	root := t.TempDir()
 	tail := run(t, Config{Root: root, Watch: Inotify, Rescan: time.Hour})
-	const cells = 200
+	const cells = 300
 	scope := func(i int) string { return fmt.Sprintf("Cart:%064x", i) }
 	for i := range cells {
 		for txid := range uint64(3) {
@@ -112,7 +112,7 @@ func TestNewDirectoriesRaceTheWatch(t *testing.T) {
 }
 
 // A whole cell directory is renamed into place already filled.
-func TestDirectoryRenamedIntoPlace(t *testing.T) {
+func TestTAIL01DirectoryRenamedIntoPlace(t *testing.T) {
 	root, other := t.TempDir(), t.TempDir()
 	tail := run(t, Config{Root: root, Watch: Inotify, Rescan: time.Hour})
 	put(t, other, cellA, 4, 1)
@@ -125,7 +125,7 @@ func TestDirectoryRenamedIntoPlace(t *testing.T) {
 	until(t, "a file after it", func() bool { return pending(tail, cellA) == "e4:1,2,3 live" })
 }
 
-func TestTemporaryAndForeignNames(t *testing.T) {
+func TestTAIL03TemporaryAndForeignNames(t *testing.T) {
 	root := t.TempDir()
 	first := put(t, root, cellA, 1, 1)
 	dir := filepath.Dir(first)
@@ -232,7 +232,7 @@ func (w *brokenWatcher) Errors() <-chan error {
 }
 
 // Whatever fails in watching, polling finds every file.
-func TestWatchFaults(t *testing.T) {
+func TestTAIL02WatchFaults(t *testing.T) {
 	wrap := func(b *brokenWatcher) func() (Watcher, error) {
 		return func() (Watcher, error) {
 			w, err := Inotify()
@@ -247,7 +247,7 @@ func TestWatchFaults(t *testing.T) {
 		polling bool
 	}{
 		"no instance left": {cfg: Config{Watch: func() (Watcher, error) { return nil, syscall.EMFILE }}, polling: true},
-		"no watch left":    {cfg: Config{Watch: wrap(&brokenWatcher{limit: 5})}, polling: true},
+		"no watch left":    {cfg: Config{Watch: wrap(&brokenWatcher{limit: 5}), Rescan: time.Hour}, polling: true},
 		"no event comes":   {cfg: Config{Watch: wrap(&brokenWatcher{limit: 1 << 30, mute: true}), Rescan: 20 * time.Millisecond}},
 		"queue overflows":  {cfg: Config{Watch: wrap(lost), Rescan: time.Hour}, trigger: func() { lost.extra <- fsnotify.ErrEventOverflow }},
 		"never asked for":  {cfg: Config{}, polling: true},

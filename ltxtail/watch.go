@@ -46,7 +46,8 @@ func (t *Tail) Run(ctx context.Context) error {
 	if err := t.Scan(); err != nil {
 		t.cfg.Log.Warn("first walk of the watch directory", "err", err)
 	}
-	timer := time.NewTimer(t.interval())
+	every := t.interval()
+	timer := time.NewTimer(every)
 	defer timer.Stop()
 	var events <-chan fsnotify.Event
 	var failures <-chan error
@@ -71,7 +72,12 @@ func (t *Tail) Run(ctx context.Context) error {
 			t.lost(err)
 		case <-timer.C:
 			t.rescan()
-			timer.Reset(t.interval())
+			timer.Reset(every)
+		}
+		if now := t.interval(); now != every {
+			// Watching became incomplete: the next walk is due sooner.
+			every = now
+			timer.Reset(every)
 		}
 	}
 }
@@ -110,8 +116,11 @@ func (t *Tail) stopWatcher() {
 	}
 }
 
+// interval is how long a change that no event reports may wait.
 func (t *Tail) interval() time.Duration {
-	if t.Stats().Polling {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.watches.polling() {
 		return t.cfg.Poll
 	}
 	return t.cfg.Rescan

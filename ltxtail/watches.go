@@ -34,6 +34,9 @@ func (w *watches) add(dir string) {
 	w.watched[dir] = struct{}{}
 }
 
+// polling reports whether something is not watched.
+func (w *watches) polling() bool { return w.watcher == nil || w.errors > 0 }
+
 func (w *watches) remove(dir string) {
 	if _, ok := w.watched[dir]; ok {
 		delete(w.watched, dir)
