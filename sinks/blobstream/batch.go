@@ -1,0 +1,115 @@
+package blobstream
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	blobstreampb "celldexport/sinks/blobstream/proto"
+)
+
+// maxRequest is the largest request in bytes: brokers take 16 MiB, some with
+// and some without the five bytes that frame a message.
+const maxRequest = 16<<20 - 64
+
+// entry is an entry of the queue on its way.
+type entry struct {
+	seq uint64
+	// left counts its records that are not acknowledged; whole is set when
+	// all of them were read.
+	left  int
+	whole bool
+}
+
+// item is one record on its way.
+type item struct {
+	entry  *entry
+	record *blobstreampb.Record
+}
+
+func (i *item) bytes() int { return len(i.record.Payload) }
+
+// itemOverhead is about what a record takes in memory beside its bytes.
+const itemOverhead = 160
+
+// weight is what the record takes of the memory.
+func (i *item) weight() int64 { return int64(i.bytes()) + itemOverhead }
+
+// wireSize is the size of the record within a batch.
+func (i *item) wireSize() int {
+	size := field(len(i.record.Payload))
+	if i.record.EventTsMs != 0 {
+		size += 1 + protowire.SizeVarint(uint64(i.record.EventTsMs))
+	}
+	return field(size)
+}
+
+// field is the size of a field of n bytes with a number below 16.
+func field(n int) int { return 1 + protowire.SizeBytes(n) }
+
+// batchHead is the size of a batch without records.
+func batchHead(topic string, partition uint32) int {
+	size := field(len(topic))
+	if partition != 0 {
+		size += 1 + protowire.SizeVarint(uint64(partition))
+	}
+	return size
+}
+
+// lane is a partition: records in order, at most one batch of them under way.
+type lane struct {
+	partition uint32
+	waiting   []item
+	bytes     int
+	// flying is set while a batch is under way, queued while the lane is among
+	// those that are ready.
+	flying, queued bool
+}
+
+// batch is what is sent of a lane at once.
+type batch struct {
+	lane  *lane
+	items []item
+	// bytes are those of payloads, wire those of the encoded batch.
+	bytes, wire int
+	// began is when the batch's retry time began.
+	began time.Time
+}
+
+// cut takes a batch from the front of the lane.
+func (l *lane) cut(cfg *Config) *batch {
+	b := &batch{lane: l, wire: batchHead(cfg.Shape.Topic, l.partition)}
+	for n := range l.waiting {
+		i := &l.waiting[n]
+		size, wire := i.bytes(), i.wireSize()
+		if n > 0 && (n >= cfg.BatchRecords || b.bytes+size > cfg.BatchBytes || field(b.wire+wire) > maxRequest) {
+			break
+		}
+		b.items = append(b.items, *i)
+		b.bytes += size
+		b.wire += wire
+	}
+	clear(l.waiting[:len(b.items)])
+	l.waiting = l.waiting[len(b.items):]
+	if len(l.waiting) == 0 {
+		l.waiting = nil
+	}
+	l.bytes -= b.bytes
+	l.flying = true
+	return b
+}
+
+// full says whether the lane has enough for a batch.
+func (l *lane) full(cfg *Config) bool {
+	return len(l.waiting) >= cfg.BatchRecords || l.bytes >= cfg.BatchBytes
+}
+
+// message is the batch as it is sent.
+func (b *batch) message(topic string, items []item) *blobstreampb.ProduceBatchRequest {
+	m := &blobstreampb.ProduceBatchRequest{Topic: topic, VirtualPartitionId: b.lane.partition}
+	m.Records = make([]*blobstreampb.Record, len(items))
+	for n := range items {
+		m.Records[n] = items[n].record
+	}
+	return m
+}
