@@ -17,6 +17,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"celldexport/exporter"
 	"celldexport/internal/config"
 )
@@ -30,7 +32,9 @@ const childEnv = "EXPORT_LARGE_CHILD"
 type childSpec struct {
 	Watch, State, Node, Bucket string
 	Queue, Unit, SoftLimit     int64
-	Timeout                    time.Duration
+	// Files limits the files that it may open; 0 is no limit.
+	Files   uint64
+	Timeout time.Duration
 }
 
 // memory is what the process took, in bytes.
@@ -59,6 +63,11 @@ func export(text string) (memory, error) {
 	var spec childSpec
 	if err := json.Unmarshal([]byte(text), &spec); err != nil {
 		return memory{}, err
+	}
+	if spec.Files > 0 {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: spec.Files, Max: spec.Files}); err != nil {
+			return memory{}, fmt.Errorf("limit open files to %d: %w", spec.Files, err)
+		}
 	}
 	if spec.SoftLimit > 0 {
 		debug.SetMemoryLimit(spec.SoftLimit)
@@ -134,10 +143,10 @@ func peakResident() (int64, error) {
 }
 
 // exportOnce runs the child and returns what it measured.
-func (s *scene) exportOnce(ctx context.Context) (memory, error) {
+func (s *scene) exportOnce(ctx context.Context, files uint64) (memory, error) {
 	spec, err := json.Marshal(childSpec{
 		Watch: s.node.Watch(), State: filepath.Join(s.dir, "state"), Node: s.node.Name(), Bucket: s.bucketDir(),
-		Queue: s.sizes.queue, Unit: s.sizes.unit, SoftLimit: s.sizes.softLimit, Timeout: time.Hour,
+		Queue: s.sizes.queue, Unit: s.sizes.unit, SoftLimit: s.sizes.softLimit, Files: files, Timeout: time.Hour,
 	})
 	if err != nil {
 		return memory{}, err

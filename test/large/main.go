@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"time"
 )
 
 func main() {
@@ -31,6 +32,7 @@ func run(ctx context.Context, args []string) error {
 	queue := set.Int64("queue-mib", 64, "queue_bytes of the exporter in MiB")
 	over := set.Int64("over-mib", 192, "fail when the peak passes queue_bytes by more than this, in MiB")
 	dir := set.String("dir", "", "work below this directory, which needs eight times the database's size (default: a temporary one)")
+	cells := set.Int("cells", 0, "export so many small cells instead, under a limit of 256 open files")
 	only := set.String("units", "", "only these units after the first, comma-separated: "+strings.Join(unitNames(), " "))
 	if err := set.Parse(args); err != nil {
 		return err
@@ -49,6 +51,14 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer s.close()
+	if *cells > 0 {
+		began := time.Now()
+		m, err := s.crowd(ctx, *cells, 256)
+		if err == nil {
+			fmt.Printf("%d cells: peak %d MiB, live %d MiB, %v\n", *cells, m.Peak>>20, m.Live>>20, time.Since(began).Round(time.Second))
+		}
+		return err
+	}
 	return s.play(ctx, chosen(*only), func(r result) error {
 		fmt.Println(r)
 		if limit := (*queue + *over) << 20; r.memory.Peak > limit {

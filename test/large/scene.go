@@ -90,7 +90,7 @@ func (s *scene) commit(ctx context.Context, sql string) error {
 // play exports the tables' first rows and then every unit, and holds the
 // changes of each against the database.
 func (s *scene) play(ctx context.Context, units []unit, report func(result) error) error {
-	if _, err := s.exportOnce(ctx); err != nil {
+	if _, err := s.exportOnce(ctx, 0); err != nil {
 		return fmt.Errorf("export the empty tables: %w", err)
 	}
 	if _, err := s.read(ctx); err != nil {
@@ -122,7 +122,7 @@ func (s *scene) unit(ctx context.Context, u unit) (result, error) {
 		return r, err
 	}
 	began := time.Now()
-	if r.memory, err = s.exportOnce(ctx); err != nil {
+	if r.memory, err = s.exportOnce(ctx, 0); err != nil {
 		return r, err
 	}
 	r.took = time.Since(began)
