@@ -47,6 +47,8 @@ type Options struct {
 	Watch func() (ltxtail.Watcher, error)
 	// Interval replaces the interval of rounds, which follows flush_ms.
 	Interval time.Duration
+	// Sweep replaces the hour between two sweeps of old export objects.
+	Sweep time.Duration
 	// Spool replaces the file system below the spool; nil is the operating
 	// system's. Step is called at every step of a commit: an error it returns
 	// is one of the state directory.
@@ -60,13 +62,14 @@ type Options struct {
 // Exporter exports one node's cells. Run or Once is called once.
 type Exporter struct {
 	*kit
-	delivery *delivery.Engine
-	rounds   *rounds
-	refusals *refusals
-	journal  *journal
-	shadows  *shadows
-	report   report
-	every    time.Duration
+	delivery  *delivery.Engine
+	retention *retention
+	rounds    *rounds
+	refusals  *refusals
+	journal   *journal
+	shadows   *shadows
+	report    report
+	every     time.Duration
 }
 
 // kit is what every part of the export works with.
@@ -147,6 +150,7 @@ func (e *Exporter) open(ctx context.Context, o Options) error {
 		return err
 	}
 	e.assemble(n, o.Random)
+	e.retention.exports, e.retention.every = e.rounds.exports, o.Sweep
 	if err := takeUp(ctx, e.kit, e.shadows); err != nil {
 		return err
 	}

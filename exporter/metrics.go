@@ -14,6 +14,7 @@ type metrics struct {
 	records, rebases, restoredBytes, nulls  prometheus.Counter
 	rows                                    *prometheus.CounterVec
 	bulk                                    prometheus.Counter
+	expired                                 prometheus.Counter
 	requests                                *prometheus.CounterVec
 	requestBytes                            *prometheus.CounterVec
 }
@@ -43,12 +44,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		nulls:          counter("null_key_rows_total", "Rows left out because their declared key holds NULL."),
 		rows:           vec("rows_total", "Row changes spooled by operation.", "op"),
 		bulk:           counter("bulk_total", "Table generations named by a bulk record."),
+		expired:        counter("expired_objects_total", "Export objects deleted because they are older than the retention."),
 		requests:       vec("bucket_requests_total", "Requests to the buckets by operation and outcome.", "bucket", "op", "outcome"),
 		requestBytes:   vec("bucket_bytes_total", "Bytes moved from and to the buckets.", "bucket", "op"),
 	}
 	if reg != nil {
 		reg.MustRegister(m.queueBytes, m.pendingCommits, m.certifiable, m.streams, m.watched, m.pendingFiles, m.facets, m.polling,
-			m.records, m.rebases, m.restoredBytes, m.nulls, m.rows, m.bulk, m.requests, m.requestBytes)
+			m.records, m.rebases, m.restoredBytes, m.nulls, m.rows, m.bulk, m.expired, m.requests, m.requestBytes)
 	}
 	return m
 }

@@ -34,6 +34,7 @@ func (e *Exporter) Run(ctx context.Context) error {
 	g.Go(func() error { return e.delivery.Run(work) })
 	tailing, stopTail := context.WithCancel(work)
 	g.Go(func() error { return e.tail.Run(tailing) })
+	g.Go(func() error { e.retention.run(tailing); return nil })
 	err := e.loop(ctx)
 	stopTail()
 	if err == nil {

@@ -1,12 +1,17 @@
 package exporter
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"celldexport/internal/config"
 	"celldexport/internal/objstore"
 	"celldexport/sinks"
+	"celldexport/sinks/blobstream"
+	"celldexport/sinks/blobstream/discover"
+	"celldexport/sinks/blobstream/route"
 	"celldexport/sinks/bucket"
 	"celldexport/sinks/delivery"
 	"celldexport/sinks/kafka"
@@ -28,6 +33,7 @@ func (e *Exporter) openDelivery(export objstore.Store) error {
 		Spool: e.spool, Sinks: list, Dir: e.dir.Delivery(), Now: e.now, Logger: e.log,
 		WatermarkEvery: watermarkEvery(e.settings),
 	})
+	e.retention = &retention{kit: e.kit, engine: e.delivery, store: export}
 	return err
 }
 
@@ -64,6 +70,8 @@ func (e *Exporter) newSink(name string, export objstore.Store) (sinks.Sink, erro
 		return e.bucketSink(export)
 	case config.SinkKafka:
 		return e.kafkaSink()
+	case config.SinkBlobStream:
+		return e.blobStreamSink()
 	}
 	return nil, fmt.Errorf("the %s sink is not in this build", name)
 }
@@ -82,5 +90,25 @@ func (e *Exporter) kafkaSink() (sinks.Sink, error) {
 		Brokers: k.Brokers, Topic: x.Topic, Properties: k.Properties, IAM: k.Auth == config.AuthMSKIAM,
 		ClientID: "exportd-" + e.settings.Node, Retry: x.Retry, MaxRecordBytes: x.MaxRecordBytes, QueueBytes: x.QueueBytes,
 		Logger: e.log, Now: e.now,
+	})
+}
+
+func (e *Exporter) blobStreamSink() (sinks.Sink, error) {
+	x, b := e.settings.Export, e.settings.BlobStream
+	source, err := discover.Parse(b.Brokers)
+	if err != nil {
+		return nil, fmt.Errorf("blob-stream sink: %w", err)
+	}
+	shape := route.Shape{Topic: x.Topic, Partitions: b.Partitions, Writers: uint32(max(1, len(b.Zones)))}
+	if len(b.Zones) > 0 {
+		zone := cmp.Or(b.WriterID, b.Zone)
+		writer := slices.Index(b.Zones, zone)
+		if writer < 0 {
+			return nil, fmt.Errorf("blob-stream sink: zone %q is none of %v", zone, b.Zones)
+		}
+		shape.Writer = uint32(writer)
+	}
+	return blobstream.New(blobstream.Config{
+		Shape: shape, Source: source, Retry: x.Retry, QueueBytes: x.QueueBytes, Logger: e.log, Now: e.now,
 	})
 }

@@ -114,11 +114,11 @@ func (r *run) settleSaved(first uint64) {
 		// There is none, or all of it was acknowledged.
 	case first == saved.First.Entry:
 		// It may not be stored: it is written again.
-		r.again, r.skip = saved, saved.First
+		r.again, r.skip, r.from = saved, saved.First, saved.From
 	case first == saved.Last.Entry:
 		// The entries before its last, which it holds in part, were
 		// acknowledged: it is stored.
-		r.skip = saved.Last
+		r.skip, r.from = saved.Last, saved.next()
 	}
 }
 

@@ -69,6 +69,8 @@ type Sink struct {
 
 	mu    sync.Mutex
 	stats Stats
+	// first and last are what Located tells.
+	first, last int64
 }
 
 // Stats is what the sink did since it was made.
@@ -169,6 +171,20 @@ func (s *Sink) Report() (state, lastError string) {
 	default:
 		return "stored " + st.LastKey, ""
 	}
+}
+
+// Located tells the times, in microseconds, in the names of the objects that
+// hold the entries which are acknowledged just now.
+func (s *Sink) Located() (first, last int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.first, s.last
+}
+
+func (s *Sink) locate(first, last int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.first, s.last = first, last
 }
 
 // Run writes objects until ctx ends; see [sinks.Sink]. A store that fails is

@@ -277,6 +277,7 @@ func TestRestartAtEveryPut(t *testing.T) {
 		r := start(t, dir, hooked)
 		feed(t, r, 1, func() { look(t.Context(), "", "") })
 		r.flush(t)
+		wantPlaces(t, r, objects(t, mem), 1)
 		r.stop()
 		wantCertified(t, objects(t, mem), 1, last)
 	})
@@ -308,6 +309,7 @@ func TestRestartAtEveryPut(t *testing.T) {
 			r.flush(t)
 			got := objects(t, m.store)
 			wantCertified(t, got, 1, last)
+			wantPlaces(t, r, got, 1)
 			stored := map[string]bool{}
 			seen := map[string]bool{}
 			for _, o := range got {

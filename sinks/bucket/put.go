@@ -24,6 +24,7 @@ func (r *run) send(ctx context.Context) error {
 	b := r.batch
 	r.batch, r.urgent = nil, false
 	if b.enc == nil {
+		r.sink.locate(0, 0)
 		return r.queue.Ack(b.whole)
 	}
 	body, err := b.enc.finish()
@@ -34,6 +35,7 @@ func (r *run) send(ctx context.Context) error {
 	if p.state, err = r.name(b); err != nil {
 		return err
 	}
+	r.from = p.state.next()
 	running, stop := context.WithCancel(ctx)
 	p.stop = stop
 	go func() {
@@ -50,6 +52,9 @@ func (r *run) send(ctx context.Context) error {
 // object of before a restart keeps its name.
 func (r *run) name(b *batch) (State, error) {
 	state := State{First: b.first, Last: b.part}
+	if b.first.Records > 0 {
+		state.From = r.from
+	}
 	if b.part == (Mark{}) {
 		state.Last = Mark{Entry: b.whole}
 	}
@@ -100,6 +105,7 @@ func (r *run) stored(p *put, err error) error {
 		return err
 	}
 	r.sink.count(p)
+	r.sink.locate(p.state.places())
 	if p.whole == 0 {
 		return nil // all of it is part of one entry
 	}

@@ -15,8 +15,9 @@ type run struct {
 	batch *batch // being filled, nil when empty
 	group group  // of the batch; its memory serves one after the other
 	put   *put   // in flight, nil when none
-	// micros is the newest object's time.
-	micros int64
+	// micros is the newest object's time. from is that of the first object
+	// with records of the entry that the next object begins in, 0 for none.
+	micros, from int64
 	// again is the object saved last by the run before; once settled, only
 	// when it is to be written again. skip tells the records of an entry that
 	// objects before hold.

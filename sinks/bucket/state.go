@@ -15,6 +15,32 @@ type State struct {
 	First Mark `json:"first"`
 	// Last is where it ends: after Records of the entry, 0 for all of them.
 	Last Mark `json:"last"`
+	// From is the time in the name of the first object that holds records of
+	// the entry that First is in, when that is not this one.
+	From int64 `json:"from,omitempty"`
+}
+
+// places are the times in the names of the first object that holds records of
+// the object's entries, and of the object itself.
+func (s State) places() (first, last int64) {
+	name, _ := ParseName(s.Key)
+	if s.First.Records == 0 {
+		return name.Micros, name.Micros
+	}
+	return s.From, name.Micros
+}
+
+// next is From of the object that follows.
+func (s State) next() int64 {
+	first, last := s.places()
+	switch {
+	case s.Last.Records == 0:
+		return 0
+	case s.Last.Entry == s.First.Entry:
+		return first
+	default:
+		return last
+	}
 }
 
 // Mark is a place between two records of the spool.

@@ -30,6 +30,9 @@ type account struct {
 	// certified.
 	closed bool
 
+	// place is where the sink keeps the records, when it tells.
+	place located
+
 	// What a watermark repeats of the unit delivered last.
 	cellName    *string
 	committedAt int64
@@ -182,7 +185,9 @@ func (a *account) certified(seq uint64, now, idle int64) {
 	a.schedule(now, idle)
 }
 
-const accountFormat = 1
+// accountFormat is the form that is written. Of the forms before, 1 has no
+// places.
+const accountFormat = 2
 
 func (a *account) encode() []byte {
 	b := []byte{accountFormat, byte(a.hold)}
@@ -219,7 +224,9 @@ func (a *account) encode() []byte {
 	}
 	b = binary.AppendUvarint(b, uint64(a.committedAt))
 	b = appendString(b, a.node)
-	return appendString(b, a.scope)
+	b = appendString(b, a.scope)
+	b = binary.AppendUvarint(b, uint64(a.place.first))
+	return binary.AppendUvarint(b, uint64(a.place.last))
 }
 
 func (f *fields) position() envelope.Position {
@@ -228,7 +235,8 @@ func (f *fields) position() envelope.Position {
 
 func (a *account) decode(b []byte) error {
 	f := fields{b: b}
-	if format := f.byte(); format != accountFormat {
+	format := f.byte()
+	if format < 1 || format > accountFormat {
 		return fmt.Errorf("account of %v has format %d, this program knows %d", a.stream, format, accountFormat)
 	}
 	a.hold = hold(f.byte())
@@ -249,6 +257,10 @@ func (a *account) decode(b []byte) error {
 	}
 	a.committedAt = int64(f.uint())
 	a.node, a.scope = f.string(), f.string()
+	a.place = located{1, 1} // anywhere
+	if format > 1 {
+		a.place = located{int64(f.uint()), int64(f.uint())}
+	}
 	if f.bad || len(f.b) > 0 {
 		return fmt.Errorf("account of %v does not decode", a.stream)
 	}

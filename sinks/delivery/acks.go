@@ -8,6 +8,7 @@ type posting struct {
 	tx         *tx
 	sink       int64
 	name       string
+	where      located
 	now, idle  int64
 	accounts   map[accountKey]*account
 	records    int64
@@ -46,6 +47,7 @@ func (p *posting) take(h *head, missed bool) error {
 		a, err := p.account(key)
 		if a != nil {
 			a.certified(h.seq, p.now, p.idle)
+			a.place.extend(p.where)
 		}
 		return err
 	}
@@ -66,6 +68,9 @@ func (p *posting) take(h *head, missed bool) error {
 	}
 	before := a.hold
 	a.deliver(&h.summary, p.name, p.now, p.idle)
+	if h.records > 0 {
+		a.place.extend(p.where)
+	}
 	if a.hold&^before&holdOrder != 0 {
 		p.held = append(p.held, a)
 	}

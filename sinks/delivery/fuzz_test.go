@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"bytes"
+	"encoding/binary"
 	"os"
 	"path/filepath"
 	"slices"
@@ -88,14 +89,14 @@ func TestAccountReadsBack(t *testing.T) {
 		stream: testStream(1), epoch: 3, counter: envelope.Counter{Positions: 1, Records: 2, Last: envelope.Position{Epoch: 3, TXID: 4, Commit: 5}},
 		through: envelope.Position{Epoch: 3, TXID: 9, Commit: 9}, mark: &envelope.Position{Epoch: 3, TXID: 1},
 		pending: &pendingMark{seq: 8, through: envelope.Position{Epoch: 3, TXID: 2, Commit: 1 << 63}, positions: 6, records: 7},
-		hold:    holdOrder | holdMissed, closed: true, cellName: &name, committedAt: 1_790_000_000_000, node: "node-a", scope: "Cart:1",
+		hold:    holdOrder | holdMissed, closed: true, cellName: &name, committedAt: 1_790_000_000_000, node: "node-a", scope: "Cart:1", place: located{4, 1 << 50},
 	}
 	for _, want := range []account{full, {stream: testStream(1), epoch: 3}} {
 		got := account{stream: want.stream, epoch: want.epoch}
 		if err := got.decode(want.encode()); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, got, cmp.AllowUnexported(account{}, pendingMark{})); diff != "" {
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(account{}, pendingMark{}, located{})); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		for n := range want.encode() {
@@ -106,5 +107,13 @@ func TestAccountReadsBack(t *testing.T) {
 	}
 	if err := new(account).decode([]byte{9}); err == nil {
 		t.Error("a newer format decodes")
+	}
+	// The format before told no places: its records may be anywhere before.
+	before := full.encode()
+	before = before[:len(before)-len(binary.AppendUvarint(binary.AppendUvarint(nil, uint64(full.place.first)), uint64(full.place.last)))]
+	before[0] = 1
+	var got account
+	if err := got.decode(before); err != nil || got.place.first > full.place.first || got.through != full.through {
+		t.Errorf("format 1: %+v, %v", got, err)
 	}
 }

@@ -64,7 +64,7 @@ func (o *outlet) post(upto uint64) error {
 		return nil
 	}
 	p := &posting{
-		sink: o.id, name: o.sink.Name(), now: e.cfg.Now().UnixMilli(), idle: e.cfg.WatermarkIdle.Milliseconds(),
+		sink: o.id, name: o.sink.Name(), where: o.where(), now: e.cfg.Now().UnixMilli(), idle: e.cfg.WatermarkIdle.Milliseconds(),
 		accounts: map[accountKey]*account{},
 	}
 	if o.trail == nil {

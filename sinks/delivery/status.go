@@ -122,6 +122,9 @@ type Delivery struct {
 	// with the state, or records came below a certified position. Missed
 	// says that the sink missed entries of it and needs a re-base.
 	Uncertified, Missed bool
+	// First and Last are the first and the last place that hold records of
+	// the epoch, as the sink numbers them; 0 when it does not tell.
+	First, Last int64
 }
 
 // Delivered tells what a sink has of an epoch of a stream; false when it has
@@ -138,6 +141,7 @@ func (e *Engine) Delivered(s envelope.Stream, epoch uint64, sink string) (Delive
 	d := Delivery{
 		Certified: a.mark, Through: a.through, Positions: a.counter.Positions, Records: a.counter.Records,
 		Uncertified: a.hold&(holdLost|holdOrder) != 0, Missed: a.hold&holdMissed != 0,
+		First: a.place.first, Last: a.place.last,
 	}
 	if a.pending != nil {
 		d.Pending = a.pending.seq
