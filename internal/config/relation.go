@@ -77,13 +77,8 @@ func required(key, variable string, get func(*Settings) string) relation {
 
 // sinkInBuild refuses a sink that this program does not contain.
 func sinkInBuild(s *Settings) error {
-	for _, name := range s.Export.Sinks {
-		switch {
-		case name == SinkKafka && !kafkaBuilt:
-			return refuse("", "the kafka sink is not in this build: it needs librdkafka, so build with CGO_ENABLED=1 and a C compiler")
-		case name == SinkBlobStream:
-			return refuse("", "the %s sink is not in this build", name)
-		}
+	if s.HasSink(SinkKafka) && !kafkaBuilt {
+		return refuse("", "the kafka sink is not in this build: it needs librdkafka, so build with CGO_ENABLED=1 and a C compiler")
 	}
 	return nil
 }
@@ -247,12 +242,29 @@ func blobStreamRules() []relation {
 		})},
 		{[]string{"blob_stream.partitions", "blob_stream.zones", "export.sinks"}, when(checkPartitions)},
 		{[]string{"blob_stream.writer_id", "blob_stream.zone", "blob_stream.zones", "export.sinks"}, when(checkWriter)},
+		{[]string{"export.max_record_bytes", "export.sinks"}, func(s *Settings) error {
+			if s.HasSink(SinkBlobStream) && s.Export.MaxRecordBytes > maxBlobRecord {
+				return refuse(fmt.Sprintf("at most %d", maxBlobRecord), "blob-stream brokers take no request above 16 MiB")
+			}
+			return nil
+		}},
 	}
 }
+
+const (
+	// maxBlobRecord leaves room in a request for what goes with a record.
+	maxBlobRecord = 15 << 20
+	// maxPartitions bounds the work of distributing a writer's partitions over
+	// the brokers, which every change of them asks for.
+	maxPartitions = 1 << 20
+)
 
 func checkPartitions(b *BlobStream) error {
 	if b.Partitions == 0 {
 		return refuse("", "required with the blob-stream sink; set it in the file or by CELLD_EXPORT_PARTITIONS")
+	}
+	if b.Partitions > maxPartitions {
+		return refuse(fmt.Sprintf("at most %d", maxPartitions), "%d partitions are too many", b.Partitions)
 	}
 	writers := uint64(max(1, len(b.Zones)))
 	if uint64(b.Partitions)*writers > math.MaxUint32 {
