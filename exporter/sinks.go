@@ -33,6 +33,7 @@ func (e *Exporter) openDelivery(export objstore.Store) error {
 		Spool: e.spool, Sinks: list, Dir: e.dir.Delivery(), Now: e.now, Logger: e.log,
 		WatermarkEvery: watermarkEvery(e.settings),
 	})
+	e.retention = &retention{kit: e.kit, engine: e.delivery, store: export}
 	return err
 }
 
