@@ -38,6 +38,7 @@ func (w *world) fill(from, to int) {
 
 // Errors that pass are waited for by the client itself: nothing is sent twice.
 func TestTooFewReplicasAreWaitedFor(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	fault := produceFault(c, kerr.NotEnoughReplicas, 8)
 	w := newWorld(t)
@@ -57,6 +58,7 @@ func TestTooFewReplicasAreWaitedFor(t *testing.T) {
 // Stored and answered as an error: the client sends again under the same
 // sequence number, and the broker does not store twice.
 func TestStoredButNotAcknowledged(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	fault := produceFault(c, kerr.NotEnoughReplicasAfterAppend, 5)
 	w := newWorld(t)
@@ -77,6 +79,7 @@ func TestStoredButNotAcknowledged(t *testing.T) {
 // undelivered and is sent again from the spool, byte by byte the same, though
 // the broker has it.
 func TestLateAnswersAreSentAgain(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	var held atomic.Int32
 	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
@@ -121,6 +124,7 @@ func sameBytes(t *testing.T, list []message) {
 // An outage far longer than a record may take ends without a loss, and its
 // reason is told.
 func TestOutage(t *testing.T) {
+	t.Parallel()
 	port := freePort(t)
 	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	dir := t.TempDir()
@@ -179,6 +183,7 @@ func freePort(t *testing.T) int {
 // A topic that is missing is the reason that is told. It is not made; when
 // somebody makes it, records go out.
 func TestMissingTopic(t *testing.T) {
+	t.Parallel()
 	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.AllowAutoTopicCreation())
 	if err != nil {
 		t.Fatal(err)
@@ -201,6 +206,7 @@ func TestMissingTopic(t *testing.T) {
 // A producer that failed for good is replaced, and everything it had not
 // delivered is sent again.
 func TestFatalErrorRebuildsTheProducer(t *testing.T) {
+	t.Parallel()
 	for name, fail := range map[string]func(*kfake.Cluster){
 		"lost sequence numbers": func(c *kfake.Cluster) { produceFault(c, kerr.OutOfOrderSequenceNumber, 1) },
 		"fenced":                func(c *kfake.Cluster) { produceFault(c, kerr.InvalidProducerEpoch, 1) },
@@ -243,6 +249,7 @@ func TestFatalErrorRebuildsTheProducer(t *testing.T) {
 
 // A process that ends in mid-stream goes on where the acknowledgements ended.
 func TestRestartInMidStream(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	w := newWorld(t)
 	for round := range 4 {
@@ -264,6 +271,7 @@ func TestRestartInMidStream(t *testing.T) {
 // alone; those that shared its batch and those behind it arrive. Nothing is
 // certified over the hole before the gap is there.
 func TestTooLargeForTheTopic(t *testing.T) {
+	t.Parallel()
 	c, err := kfake.NewCluster(kfake.NumBrokers(1))
 	if err != nil {
 		t.Fatal(err)
@@ -380,6 +388,7 @@ func checkOneGap(t *testing.T, w *world, list []message, r delivery.Refusal) {
 // A refusal that was acknowledged and not yet told survives a restart, and so
 // does a gap that is in the spool.
 func TestRefusalsSurviveARestart(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	w := newWorld(t)
 	cfg := Config{Brokers: c.ListenAddrs(), MaxRecordBytes: 4096, Properties: properties(t, "message.max.bytes=70000")}
@@ -412,6 +421,7 @@ func TestRefusalsSurviveARestart(t *testing.T) {
 
 // Ending does not wait for brokers that do not answer.
 func TestEndsWithStalledBrokers(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	stalled := make(chan struct{})
 	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
@@ -442,6 +452,7 @@ func TestEndsWithStalledBrokers(t *testing.T) {
 
 // One partition that does not answer does not stop the others.
 func TestOneStuckPartition(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	part := partitionOf(t, c, 0)
 	fault := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Partitions: []int32{part}, Topic: testTopic, Err: kerr.NotEnoughReplicas, Count: -1})

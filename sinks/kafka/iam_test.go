@@ -62,10 +62,11 @@ func (k *keyServer) load(region string) func(context.Context, ...func(*config.Lo
 // A producer that stays idle beyond the life of its token has another one
 // when the next record comes, though making it failed at first.
 func TestIAMTokensAreRenewedWhileIdle(t *testing.T) {
+	t.Parallel()
 	a := newAuthority(t)
 	gate := newGate(a.server, "eu-central-1")
 	c := newCluster(t, kfake.ListenFn(gate.listen))
-	keys := &keyServer{gate: gate, life: 5 * time.Second}
+	keys := &keyServer{gate: gate, life: 10 * time.Second}
 	source := &mskiam.Source{Brokers: c.ListenAddrs(), Load: keys.load("eu-central-1")}
 	w := newWorld(t)
 	w.begin(Config{Brokers: c.ListenAddrs(), IAM: true, Tokens: source, Properties: properties(t, "ssl.ca.location="+a.file)})
@@ -76,7 +77,7 @@ func TestIAMTokensAreRenewedWhileIdle(t *testing.T) {
 	keys.mu.Lock()
 	keys.fail = 1
 	keys.mu.Unlock()
-	time.Sleep(keys.life + 1500*time.Millisecond)
+	time.Sleep(keys.life + 2*time.Second)
 	in, _ := gate.let()
 	if keys.failed != 1 || slices.Equal(in, first) {
 		t.Errorf("after the first token's life: %d failures, signed in %d times, before %d", keys.failed, len(in), len(first))
@@ -105,6 +106,7 @@ func TestIAMTokensAreRenewedWhileIdle(t *testing.T) {
 // Without credentials or a region nothing is lost, and what is missing is the
 // reason that is told.
 func TestIAMSaysWhatIsMissing(t *testing.T) {
+	t.Parallel()
 	a := newAuthority(t)
 	for name, test := range map[string]struct {
 		region string

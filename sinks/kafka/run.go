@@ -25,10 +25,17 @@ type run struct {
 	known  bool // limits were asked for
 
 	acked time.Time // when the queue was told last
+	// patience is how long an answer may take in this session.
+	patience time.Duration
 	// wait ends when the board has something to say.
 	wait   context.Context
 	awaken context.CancelFunc
 }
+
+// mostPatience is how many times as long as Retry an answer may take once
+// sessions ended without any: brokers that are slower than that would
+// otherwise get the same messages for ever and never be heard out.
+const mostPatience = 32
 
 // ackEvery spaces acknowledgements under load: each is a durable write.
 const ackEvery = 25 * time.Millisecond
@@ -112,7 +119,7 @@ func (r *run) next(ctx context.Context) error {
 func (r *run) deadline() time.Time {
 	var at time.Time
 	if since, open := r.board.owed(); open {
-		at = since.Add(r.sink.cfg.Retry)
+		at = since.Add(r.patience)
 	}
 	if _, n := r.board.ready(); n > 0 {
 		if ack := r.acked.Add(ackEvery); at.IsZero() || ack.Before(at) {
@@ -136,9 +143,9 @@ func (r *run) tend() error {
 		return r.session.explain(err)
 	}
 	since, open := r.board.owed()
-	if retry := r.sink.cfg.Retry; open && r.sink.cfg.Now().Sub(since) >= retry {
+	if open && r.sink.cfg.Now().Sub(since) >= r.patience {
 		r.sink.change(func(st *Stats) { st.Stalls++ })
-		return r.session.explain(fmt.Errorf("no acknowledgement within %v: what is under way counts as undelivered and is sent again from the spool", retry))
+		return r.session.explain(fmt.Errorf("no acknowledgement within %v: what is under way counts as undelivered and is sent again from the spool", r.patience))
 	}
 	return nil
 }
@@ -265,7 +272,7 @@ func (r *run) alone(ctx context.Context, f *flight, index int64, m *kafka.Messag
 func (r *run) answer(ctx context.Context) error {
 	for !r.board.idle() {
 		since, _ := r.board.owed()
-		left := since.Add(r.sink.cfg.Retry).Sub(r.sink.cfg.Now())
+		left := since.Add(r.patience).Sub(r.sink.cfg.Now())
 		if left <= 0 {
 			return r.tend()
 		}

@@ -75,6 +75,7 @@ func sign(t *testing.T, cert, parent *x509.Certificate, key, parentKey *ecdsa.Pr
 }
 
 func TestSignsInOverTLSWithAPrivateAuthority(t *testing.T) {
+	t.Parallel()
 	a := newAuthority(t)
 	const user, password = "celld", "a=b#c"
 	for mechanism, ours := range map[string]sasl.Mechanism{
@@ -107,6 +108,7 @@ func TestSignsInOverTLSWithAPrivateAuthority(t *testing.T) {
 
 // What keeps the client out is the reason that is told, without the password.
 func TestSignInFailuresAreTold(t *testing.T) {
+	t.Parallel()
 	a, other := newAuthority(t), newAuthority(t)
 	for name, test := range map[string]struct {
 		lines []string

@@ -144,10 +144,10 @@ const (
 // Run sends until ctx ends; see [sinks.Sink]. Brokers that cannot be reached,
 // a topic that is missing and a producer that failed are waited for.
 func (s *Sink) Run(ctx context.Context, queue sinks.Queue) error {
-	r := &run{sink: s, queue: queue, board: newBoard(s.cfg.Now)}
+	r := &run{sink: s, queue: queue, board: newBoard(s.cfg.Now), patience: s.cfg.Retry}
 	delay := connectMin
 	for {
-		before := r.board.arrived()
+		before, stalls := r.board.arrived(), s.Stats().Stalls
 		err := r.serve(ctx)
 		if ctx.Err() != nil {
 			return nil
@@ -156,8 +156,11 @@ func (s *Sink) Run(ctx context.Context, queue sinks.Queue) error {
 		if errors.As(err, &own) {
 			return own.err
 		}
-		if err == nil || errors.Is(err, errRefused) || r.board.arrived() > before {
-			delay = connectMin
+		switch {
+		case r.board.arrived() > before || errors.Is(err, errRefused):
+			delay, r.patience = connectMin, s.cfg.Retry
+		case s.Stats().Stalls > stalls:
+			r.patience = min(2*r.patience, mostPatience*s.cfg.Retry)
 		}
 		if errors.Is(err, errRefused) {
 			continue
