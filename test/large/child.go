@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime/debug"
 	"runtime/metrics"
 	"strconv"
@@ -145,7 +144,7 @@ func peakResident() (int64, error) {
 // exportOnce runs the child and returns what it measured.
 func (s *scene) exportOnce(ctx context.Context, files uint64) (memory, error) {
 	spec, err := json.Marshal(childSpec{
-		Watch: s.node.Watch(), State: filepath.Join(s.dir, "state"), Node: s.node.Name(), Bucket: s.bucketDir(),
+		Watch: s.node.Watch(), State: s.stateDir(), Node: s.node.Name(), Bucket: s.bucketDir(),
 		Queue: s.sizes.queue, Unit: s.sizes.unit, SoftLimit: s.sizes.softLimit, Files: files, Timeout: time.Hour,
 	})
 	if err != nil {

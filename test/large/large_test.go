@@ -25,7 +25,7 @@ func TestUnitsLargerThanMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := newScene(t.Context(), t.TempDir(), self, sizes{database: 112 << 20, queue: 8 << 20, unit: 1 << 20})
+	s, err := newScene(t.Context(), t.TempDir(), self, sizes{database: 48 << 20, queue: 8 << 20, unit: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,6 +73,7 @@ func newScene(ctx context.Context, dir, self string, z sizes) (*scene, error) {
 }
 
 func (s *scene) bucketDir() string { return filepath.Join(s.dir, "bucket") }
+func (s *scene) stateDir() string  { return filepath.Join(s.dir, "state") }
 
 func (s *scene) close() error { return s.fleet.Close() }
 
@@ -121,6 +122,11 @@ func (s *scene) unit(ctx context.Context, u unit) (result, error) {
 	if err != nil {
 		return r, err
 	}
+	if u.lost {
+		if err := os.RemoveAll(s.stateDir()); err != nil {
+			return r, err
+		}
+	}
 	began := time.Now()
 	if r.memory, err = s.exportOnce(ctx, 0); err != nil {
 		return r, err
@@ -137,8 +143,7 @@ func (s *scene) unit(ctx context.Context, u unit) (result, error) {
 	return r, errors.Join(want.differences(got)...)
 }
 
-// measure looks at the unit's file and the database, and gives back the disk
-// that the unit no longer needs.
+// measure looks at the unit's file and at the database.
 func (s *scene) measure(ctx context.Context, r *result) error {
 	if err := s.cell.DB().QueryRowContext(ctx, "PRAGMA page_count").Scan(&r.pages); err != nil {
 		return err

@@ -38,17 +38,21 @@ COMMIT;`, n)
 type unit struct {
 	name, sql string
 	expect    expectation
+	// lost has the exporter's state removed first, so that it sends the
+	// whole database as a snapshot.
+	lost bool
 }
 
 // units follow one another on one database.
 var units = []unit{
-	{"update", `BEGIN; UPDATE byrowid SET n = n+1; UPDATE bytext SET n = n+1; UPDATE without SET n = n+1; COMMIT`,
-		expectation{op: "U", tables: tables[:]}},
+	{name: "update", sql: `BEGIN; UPDATE byrowid SET n = n+1; UPDATE bytext SET n = n+1; UPDATE without SET n = n+1; COMMIT`,
+		expect: expectation{op: "U", tables: tables[:]}},
 	// The tables' pages are spread over the file; VACUUM puts them in order.
-	{"vacuum", `VACUUM`, expectation{}},
-	{"drop", `ALTER TABLE byrowid DROP COLUMN gone`, expectation{op: "I", tables: tables[:1], again: true}},
-	{"delete", `BEGIN; DELETE FROM byrowid WHERE n >= 0; DELETE FROM bytext WHERE n >= 0; DELETE FROM without WHERE n >= 0; COMMIT`,
-		expectation{op: "D", tables: tables[:], gone: true}},
+	{name: "vacuum", sql: `VACUUM`},
+	{name: "drop", sql: `ALTER TABLE byrowid DROP COLUMN gone`, expect: expectation{op: "I", tables: tables[:1], again: true}},
+	{name: "lost", sql: `UPDATE bytext SET n = 0 WHERE n = 1`, lost: true, expect: expectation{op: "I", tables: tables[:], again: true}},
+	{name: "delete", sql: `BEGIN; DELETE FROM byrowid WHERE n >= 0; DELETE FROM bytext WHERE n >= 0; DELETE FROM without WHERE n >= 0; COMMIT`,
+		expect: expectation{op: "D", tables: tables[:], gone: true}},
 }
 
 // expectation says which changes a unit is to lead to: one op for every row of
@@ -57,7 +61,7 @@ type expectation struct {
 	op     string
 	tables []string
 	gone   bool
-	// again says that the rows come as a snapshot of a new generation.
+	// again says that the rows come as a snapshot.
 	again bool
 }
 
