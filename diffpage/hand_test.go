@@ -396,4 +396,8 @@ func TestLockPage(t *testing.T) {
 	if o := f.base.owners.of(lock + 1); o.role() != roleTree || f.base.owners.of(lock) != 0 {
 		t.Errorf("owners %x and %x", o, f.base.owners.of(lock))
 	}
+	beyond := &pages{t: t, size: size, commit: lock + 1, data: map[uint32][]byte{lock: make([]byte, size)}}
+	if _, err := f.base.Diff(beyond.images(), beyond.commit); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("the lock page of a database that has one: error %v", err)
+	}
 }

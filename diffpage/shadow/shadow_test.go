@@ -129,6 +129,10 @@ func TestHole(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, s, 1, 0, 3)
+	s.Stage(unit(t, 1024, map[uint32]byte{1: 1}), 2)
+	if _, err := s.Page(2, nil); !errors.Is(err, ErrMissing) {
+		t.Errorf("another page size: error %v", err)
+	}
 }
 
 func TestRestore(t *testing.T) {
