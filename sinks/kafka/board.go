@@ -222,32 +222,27 @@ func (b *board) remove(n int) {
 	b.front -= n
 }
 
-// load is how much is under way.
-func (b *board) load() (messages int, bytes int64, entries int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.open, b.bytes, len(b.flights)
+// view is how the board stands at one moment.
+type view struct {
+	// open and bytes are of the messages under way, entries of those that are
+	// not acknowledged.
+	open    int
+	bytes   int64
+	entries int
+	// failed is why the session must end, nil when it need not; refused is
+	// the error by which a message was refused in it.
+	failed, refused error
+	// moved is since when an answer to the oldest message under way is
+	// awaited.
+	moved time.Time
+	// answered counts messages that arrived, over all sessions.
+	answered int64
 }
 
-// failure is why the session must end, nil when it need not.
-func (b *board) failure() error {
+func (b *board) view() view {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.failed
-}
-
-// owed is since when an answer to the oldest message under way is awaited;
-// false when none is.
-func (b *board) owed() (time.Time, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.moved, b.open > 0
-}
-
-func (b *board) arrived() int64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.answered
+	return view{b.open, b.bytes, len(b.flights), b.failed, b.refused, b.moved, b.answered}
 }
 
 func (b *board) suspect(seq uint64, index int64) bool {
@@ -312,27 +307,6 @@ func (b *board) room(bytes, most int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.open == 0 || b.bytes+bytes <= most
-}
-
-// idle reports whether nothing is under way.
-func (b *board) idle() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.open == 0
-}
-
-// suspected reports whether the session failed by a refusal.
-func (b *board) suspected() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.refused != nil
-}
-
-// refusal is the error by which a message was refused in this session.
-func (b *board) refusal() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.refused
 }
 
 // clear takes a record off the suspects: it is sent alone, and what comes of

@@ -61,7 +61,7 @@ func (r *run) serve(ctx context.Context) (err error) {
 		// refusals behind a failure that they caused.
 		if ackErr := r.ack(); ackErr != nil && ctx.Err() == nil {
 			err = ackErr
-		} else if r.board.suspected() {
+		} else if r.board.view().refused != nil {
 			err = errRefused
 		}
 	}()
@@ -91,7 +91,7 @@ func (r *run) next(ctx context.Context) error {
 	if err := r.tend(); err != nil {
 		return err
 	}
-	if _, _, held := r.board.load(); held >= r.sink.cfg.entriesHeld() {
+	if r.board.view().entries >= r.sink.cfg.entriesHeld() {
 		return r.pause(ctx)
 	}
 	if r.wait == nil || r.wait.Err() != nil {
@@ -118,8 +118,8 @@ func (r *run) next(ctx context.Context) error {
 // deadline is when tend has something to do at the latest.
 func (r *run) deadline() time.Time {
 	var at time.Time
-	if since, open := r.board.owed(); open {
-		at = since.Add(r.patience)
+	if v := r.board.view(); v.open > 0 {
+		at = v.moved.Add(r.patience)
 	}
 	if _, n := r.board.ready(); n > 0 {
 		if ack := r.acked.Add(ackEvery); at.IsZero() || ack.Before(at) {
@@ -136,14 +136,14 @@ func (r *run) tend() error {
 			return err
 		}
 	}
-	if err := r.board.failure(); err != nil {
-		if r.board.suspected() {
-			return errRefused
-		}
-		return r.session.explain(err)
+	v := r.board.view()
+	switch {
+	case v.refused != nil:
+		return errRefused
+	case v.failed != nil:
+		return r.session.explain(v.failed)
 	}
-	since, open := r.board.owed()
-	if open && r.sink.cfg.Now().Sub(since) >= r.patience {
+	if v.open > 0 && r.sink.cfg.Now().Sub(v.moved) >= r.patience {
 		r.sink.change(func(st *Stats) { st.Stalls++ })
 		return r.session.explain(fmt.Errorf("no acknowledgement within %v: what is under way counts as undelivered and is sent again from the spool", r.patience))
 	}
@@ -230,7 +230,7 @@ func (r *run) produce(ctx context.Context, f *flight, index int64, m *kafka.Mess
 			return fmt.Errorf("hand a message to librdkafka: %w", err)
 		case e.Code() == kafka.ErrMsgSizeTooLarge:
 			return r.giveUp(f, index, localReason(size, r.sink.conf.limit()))
-		case e.Code() == kafka.ErrQueueFull && r.board.idle():
+		case e.Code() == kafka.ErrQueueFull && r.board.view().open == 0:
 			return r.giveUp(f, index, fmt.Sprintf("a message of %d bytes does not fit the client's queue; see queue.buffering.max.kbytes in the file of kafka.properties", size))
 		case e.Code() != kafka.ErrQueueFull:
 			return r.session.explain(fmt.Errorf("hand a message to librdkafka: %w", err))
@@ -244,7 +244,7 @@ func (r *run) produce(ctx context.Context, f *flight, index int64, m *kafka.Mess
 // alone sends a message that was refused in a batch by itself: refused again,
 // it is refused for what it is.
 func (r *run) alone(ctx context.Context, f *flight, index int64, m *kafka.Message) error {
-	for !r.board.idle() {
+	for r.board.view().open > 0 {
 		if err := r.pause(ctx); err != nil {
 			return err
 		}
@@ -260,7 +260,7 @@ func (r *run) alone(ctx context.Context, f *flight, index int64, m *kafka.Messag
 	if !r.board.suspect(f.entry.Seq(), index) {
 		return nil
 	}
-	reason := refusalReason(r.board.refusal(), size, r.limits, r.sink.cfg.needed())
+	reason := refusalReason(r.board.view().refused, size, r.limits, r.sink.cfg.needed())
 	if err := r.giveUp(f, index, reason); err != nil {
 		return err
 	}
@@ -270,9 +270,8 @@ func (r *run) alone(ctx context.Context, f *flight, index int64, m *kafka.Messag
 // answer waits until nothing is under way, also when the session failed
 // meanwhile: its refusal of the last message may come after that.
 func (r *run) answer(ctx context.Context) error {
-	for !r.board.idle() {
-		since, _ := r.board.owed()
-		left := since.Add(r.patience).Sub(r.sink.cfg.Now())
+	for r.board.view().open > 0 {
+		left := r.board.view().moved.Add(r.patience).Sub(r.sink.cfg.Now())
 		if left <= 0 {
 			return r.tend()
 		}
@@ -286,7 +285,7 @@ func (r *run) answer(ctx context.Context) error {
 			timer.Stop()
 		}
 	}
-	if !r.board.suspected() {
+	if r.board.view().refused == nil {
 		return r.tend()
 	}
 	return nil

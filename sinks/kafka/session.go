@@ -88,7 +88,7 @@ func (s *session) connection(e kafka.Error) {
 		return // the errors of the single brokers say why
 	}
 	s.say(err)
-	if open, _, _ := s.board.load(); open > 0 {
+	if s.board.view().open > 0 {
 		s.sink.trouble(err)
 	}
 }
@@ -144,7 +144,7 @@ func (s *session) prepare(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if failed := s.board.failure(); failed != nil {
+		if failed := s.board.view().failed; failed != nil {
 			return failed
 		}
 		s.sink.trouble(err)

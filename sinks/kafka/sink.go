@@ -147,7 +147,7 @@ func (s *Sink) Run(ctx context.Context, queue sinks.Queue) error {
 	r := &run{sink: s, queue: queue, board: newBoard(s.cfg.Now), patience: s.cfg.Retry}
 	delay := connectMin
 	for {
-		before, stalls := r.board.arrived(), s.Stats().Stalls
+		before, stalls := r.board.view().answered, s.Stats().Stalls
 		err := r.serve(ctx)
 		if ctx.Err() != nil {
 			return nil
@@ -157,7 +157,7 @@ func (s *Sink) Run(ctx context.Context, queue sinks.Queue) error {
 			return own.err
 		}
 		switch {
-		case r.board.arrived() > before || errors.Is(err, errRefused):
+		case r.board.view().answered > before || errors.Is(err, errRefused):
 			delay, r.patience = connectMin, s.cfg.Retry
 		case s.Stats().Stalls > stalls:
 			r.patience = min(2*r.patience, mostPatience*s.cfg.Retry)
