@@ -107,7 +107,7 @@ func (s *stream) look(rs []ltxtail.Residency) (view, bool) {
 	v.enters = v.disk.Epoch > own.Epoch || !own.Based && !own.Closed
 	v.target = proof.Target{
 		Scope: s.scope.String(), Root: s.scope.Cell, Epoch: v.disk.Epoch,
-		Skip: s.skip, Whole: s.whole || !v.disk.Live,
+		Skip: s.skip, Whole: s.whole || !v.disk.Live, Ask: s.wait.step > 0,
 	}
 	if v.enters {
 		// A paged residency starts above txid 1, at its marker: what lies

@@ -83,6 +83,9 @@ type Target struct {
 	// Whole asks for a listing even when probes would do: at start, and when
 	// the LTX directory vanished.
 	Whole bool
+	// Ask reads own.json also when nothing is covered: for something that
+	// waits long already, since nothing else tells of a lost cell.
+	Ask bool
 	// Skip holds objects, by key and ETag, that turned out to be broken.
 	Skip map[ObjectID]struct{}
 }
@@ -123,13 +126,13 @@ const (
 )
 
 // Prove looks for coverage and then reads own.json. With nothing covered and
-// Whole unset it does not read own.json: the verdict is Unasked.
+// neither Whole nor Ask set it does not read own.json: the verdict is Unasked.
 func (p *Prover) Prove(ctx context.Context, t Target) (Result, error) {
 	units, err := p.cover(ctx, t)
 	if err != nil {
 		return Result{}, fmt.Errorf("find coverage of %s e%d: %w", t.Scope, t.Epoch, err)
 	}
-	if len(units) == 0 && !t.Whole {
+	if len(units) == 0 && !t.Whole && !t.Ask {
 		return Result{}, nil
 	}
 	own, verdict, err := p.ReadOwn(ctx, t.Root, t.Epoch)
