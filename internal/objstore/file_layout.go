@@ -43,19 +43,29 @@ func plainExtension(part string) bool {
 
 // keyPath returns the path of a checked key, relative to the directory.
 func keyPath(key string) string {
-	parts := strings.Split(key, "/")
-	var names []string
-	for i, part := range parts {
+	folders, name := path.Split(key)
+	mark := fileMark
+	if plainExtension(name) {
+		mark = ""
+	}
+	return filepath.Join(appendPart(appendFolders(nil, folders), name, mark)...)
+}
+
+// folderPath returns the path of the folder for keys that start with the
+// parts of start, which has no slash at its end.
+func folderPath(start string) string { return filepath.Join(appendFolders(nil, start+"/")...) }
+
+// appendFolders appends the folders of a key up to its last slash.
+func appendFolders(names []string, folders string) []string {
+	for folders != "" {
+		part, rest, _ := strings.Cut(folders, "/")
 		mark := ""
-		switch isFile := i == len(parts)-1; {
-		case isFile && !plainExtension(part):
-			mark = fileMark
-		case !isFile && plainExtension(part):
+		if plainExtension(part) {
 			mark = folderMark
 		}
-		names = appendPart(names, part, mark)
+		names, folders = appendPart(names, part, mark), rest
 	}
-	return filepath.Join(names...)
+	return names
 }
 
 // appendPart appends the folders of a part's pieces and its last name.

@@ -18,10 +18,21 @@ import (
 func (f *File) List(ctx context.Context, prefix, after string) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
 		w := walk{file: f, ctx: ctx, prefix: prefix, after: after, yield: yield}
-		if err := w.folder("", ""); err != nil && !errors.Is(err, errStopped) {
+		if err := w.folder(top(prefix)); err != nil && !errors.Is(err, errStopped) {
 			yield(Object{}, fmt.Errorf("list %s: %w", prefix, err))
 		}
 	}
+}
+
+// top is the folder that a listing of prefix begins in, and what the keys in
+// it start with: the folders on the way there hold nothing of the listing,
+// and may hold those of every cell of a fleet.
+func top(prefix string) (path, start string) {
+	start = prefix[:strings.LastIndexByte(prefix, '/')+1]
+	if start == "" || CheckKey(start+"x") != nil {
+		return "", ""
+	}
+	return folderPath(strings.TrimSuffix(start, "/")), start
 }
 
 // errStopped ends a walk whose loop was left.
