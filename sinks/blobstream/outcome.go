@@ -54,6 +54,8 @@ func (c class) pause(n int, random float64) time.Duration {
 type outcome struct {
 	class class
 	err   error
+	// changed is closed when brokers are others than those that were asked.
+	changed <-chan struct{}
 }
 
 // errResults is an answer that does not fit the request.
@@ -61,8 +63,8 @@ var errResults = errors.New("the answer has another number of results than the r
 
 // failed is the outcome of a call that failed as a whole. Whether its batches
 // were stored is not known.
-func failed(b broker, err error) *outcome {
-	o := &outcome{class: unsure, err: fmt.Errorf("produce to broker %s at %s: %w", b.ID, b.Address, err)}
+func failed(b broker, err error) outcome {
+	o := outcome{class: unsure, err: fmt.Errorf("produce to broker %s at %s: %w", b.ID, b.Address, err)}
 	switch status.Code(err) {
 	case codes.ResourceExhausted:
 		o.class = large

@@ -2,6 +2,7 @@ package blobstream
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -20,50 +21,54 @@ type sender struct {
 	work  sync.WaitGroup
 }
 
+// group is the batches of one request.
+type group struct {
+	broker  broker
+	changed <-chan struct{}
+	batches []*batch
+	size    int
+}
+
 // dispatch sends batches for the first time: those of one broker together, in
 // requests as large as a broker takes.
 func (s *sender) dispatch(ctx context.Context, batches []*batch) {
-	type group struct {
-		broker  broker
-		batches []*batch
-		size    int
-	}
 	groups := map[string]*group{}
 	for _, b := range batches {
-		owner, _, err := s.members.owner(b.lane.partition)
+		owner, changed, err := s.members.owner(b.lane.partition)
 		if err != nil {
-			s.work.Go(func() { s.deliver(ctx, b, &outcome{class: elsewhere, err: err}) })
+			s.work.Go(func() { s.deliver(ctx, b, &outcome{class: elsewhere, err: err, changed: changed}) })
 			continue
 		}
 		g, size := groups[owner.Address], field(b.wire)
 		if g != nil && g.size+size > maxRequest {
 			full := g
-			s.work.Go(func() { s.first(ctx, full.broker, full.batches) })
+			s.work.Go(func() { s.first(ctx, full) })
 			g = nil
 		}
 		if g == nil {
-			g = &group{broker: owner}
+			g = &group{broker: owner, changed: changed}
 			groups[owner.Address] = g
 		}
 		g.batches = append(g.batches, b)
 		g.size += size
 	}
 	for _, g := range groups {
-		s.work.Go(func() { s.first(ctx, g.broker, g.batches) })
+		s.work.Go(func() { s.first(ctx, g) })
 	}
 }
 
 // first sends batches of one broker. Those that are not stored go on alone.
-func (s *sender) first(ctx context.Context, to broker, batches []*batch) {
+func (s *sender) first(ctx context.Context, g *group) {
 	request := &blobstreampb.ProduceBatchesRequest{}
-	for _, b := range batches {
+	for _, b := range g.batches {
 		request.Batches = append(request.Batches, b.message(s.sink.cfg.Shape.Topic, b.items))
 	}
-	outcomes := s.call(ctx, to, request)
-	for i, b := range batches {
+	outcomes := s.call(ctx, g.broker, request)
+	for i, b := range g.batches {
 		if o := outcomes[i]; o != nil {
-			if o.class == large && len(batches) > 1 {
-				o = &outcome{class: unsure, err: o.err} // alone it may be small enough
+			o.changed = g.changed
+			if o.class == large && len(g.batches) > 1 {
+				o.class = unsure // alone it may be small enough
 			}
 			s.work.Go(func() { s.deliver(ctx, b, o) })
 		} else {
@@ -105,7 +110,7 @@ func (s *sender) insist(ctx context.Context, b *batch, items []item, o *outcome)
 		if o.class != last {
 			last, same = o.class, 1
 		}
-		if !s.pause(ctx, b, o.class, same) {
+		if !s.pause(ctx, o, same) {
 			return false
 		}
 		if o = s.again(ctx, b, items); o == nil {
@@ -129,13 +134,17 @@ func (s *sender) halves(ctx context.Context, b *batch, items []item) bool {
 func (s *sender) again(ctx context.Context, b *batch, items []item) *outcome {
 	s.sink.stats.change(func(st *Stats) { st.Retries++ })
 	s.expire(b, len(items))
-	to, _, err := s.members.owner(b.lane.partition)
+	to, changed, err := s.members.owner(b.lane.partition)
 	if err != nil {
-		return &outcome{class: elsewhere, err: err}
+		return &outcome{class: elsewhere, err: err, changed: changed}
 	}
 	topic := s.sink.cfg.Shape.Topic
 	request := &blobstreampb.ProduceBatchesRequest{Batches: []*blobstreampb.ProduceBatchRequest{b.message(topic, items)}}
-	return s.call(ctx, to, request)[0]
+	o := s.call(ctx, to, request)[0]
+	if o != nil {
+		o.changed = changed
+	}
+	return o
 }
 
 // expire counts records as undelivered when a batch's retry time ran out, and
@@ -148,18 +157,16 @@ func (s *sender) expire(b *batch, records int) {
 	}
 }
 
-// pause waits before the next attempt. Who waits for another broker is woken
-// when brokers change.
-func (s *sender) pause(ctx context.Context, b *batch, c class, n int) bool {
-	wait := c.pause(n, s.sink.cfg.Rand())
-	var changed <-chan struct{}
-	settle := settling
-	if c == elsewhere {
-		_, next, err := s.members.owner(b.lane.partition)
-		changed = next
-		if err != nil {
-			settle = 0 // there was nobody to take the lease from
-		}
+// pause waits before attempt number n. Who waits for another broker is woken
+// when brokers have changed since the last attempt.
+func (s *sender) pause(ctx context.Context, o *outcome, n int) bool {
+	wait := o.class.pause(n, s.sink.cfg.Rand())
+	changed, settle := o.changed, settling
+	if o.class != elsewhere {
+		changed = nil
+	}
+	if errors.Is(o.err, errUnknownBrokers) || errors.Is(o.err, errNoBroker) {
+		settle = 0 // there was nobody to take the lease from
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -183,9 +190,10 @@ func (s *sender) pause(ctx context.Context, b *batch, c class, n int) bool {
 // for those that are stored.
 func (s *sender) call(ctx context.Context, to broker, request *blobstreampb.ProduceBatchesRequest) []*outcome {
 	outcomes := make([]*outcome, len(request.Batches))
-	all := func(o *outcome) []*outcome {
+	all := func(o outcome) []*outcome {
 		for i := range outcomes {
-			outcomes[i] = o
+			each := o
+			outcomes[i] = &each
 		}
 		return outcomes
 	}
@@ -193,7 +201,7 @@ func (s *sender) call(ctx context.Context, to broker, request *blobstreampb.Prod
 	case s.slots <- struct{}{}:
 		defer func() { <-s.slots }()
 	case <-ctx.Done():
-		return all(&outcome{class: unsure, err: ctx.Err()})
+		return all(outcome{class: unsure, err: ctx.Err()})
 	}
 	s.sink.stats.change(func(st *Stats) { st.Requests++ })
 	bounded, cancel := context.WithTimeout(ctx, s.sink.cfg.RequestTimeout)
