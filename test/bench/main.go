@@ -35,6 +35,8 @@ func main() {
 type flags struct {
 	short, large, json bool
 	stages, profile    string
+	// match picks units by their name, to profile one at a time.
+	match string
 	// inline has a stage that wants a process of its own run in this one.
 	inline bool
 	// sidecar is the settings of an exporter to run, for the stages that need
@@ -52,13 +54,22 @@ func parse(args []string) (flags, error) {
 	set.BoolVar(&f.large, "large", false, "include databases of 1 and 2 GiB")
 	set.BoolVar(&f.json, "json", false, "JSON lines instead of a table")
 	set.StringVar(&f.stages, "stage", "", "only these stages, comma-separated")
+	set.StringVar(&f.match, "match", "", "only units whose name holds this, in the stages diff, path and spool")
 	set.StringVar(&f.profile, "cpuprofile", "", "write a CPU profile to this file")
 	set.BoolVar(&f.inline, "inline", false, "run stages that get a process of their own in this one")
 	set.StringVar(&f.sidecar, "sidecar", "", "run an exporter over this directory instead of measuring")
 	set.BoolVar(&f.once, "once", false, "with -sidecar: export what is there and stop")
-	set.IntVar(&f.cells, "cells", 10_000, "idle cells of the stage idle")
+	set.IntVar(&f.cells, "cells", 0, "idle cells of the stage idle: 10,000 unless given, 2,000 with -short")
 	set.IntVar(&f.cpu, "cpu", -1, "run on this processor only")
-	return f, set.Parse(args)
+	err := set.Parse(args)
+	switch {
+	case f.cells > 0:
+	case f.short:
+		f.cells = 2000
+	default:
+		f.cells = 10_000
+	}
+	return f, err
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
@@ -179,6 +190,10 @@ func measure(ctx context.Context, f flags, stages []stage, out io.Writer) error 
 	if b.cache, err = cacheDir(); err != nil {
 		return err
 	}
+	// As much as the exporter's queue may hold: with less than a few MiB
+	// alive the collector would run for every few units, here and nowhere else.
+	ballast := make([]byte, 64<<20)
+	defer runtime.KeepAlive(ballast)
 	var lines []Line
 	for _, s := range stages {
 		if !f.json {

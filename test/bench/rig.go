@@ -147,8 +147,9 @@ func (r *running) settled(ctx context.Context, n int) error {
 const onceTime = 20 * time.Minute
 
 // runSidecar is the child process of stages that need an exporter in a
-// process of its own: over what is there, or until it is interrupted. It says
-// "ready" when it follows the directory.
+// process of its own: over what is there, then it says the most memory it
+// took, in bytes; or until it is interrupted, then it says "ready" when it
+// follows the directory.
 func runSidecar(ctx context.Context, dir string, once bool, out io.Writer) error {
 	o := exporter.Options{Settings: settingsFor(dir)}
 	if once {
@@ -161,7 +162,9 @@ func runSidecar(ctx context.Context, dir string, once bool, out io.Writer) error
 		if err == nil && len(left) > 0 {
 			err = fmt.Errorf("not exported: %v", left)
 		}
-		return errors.Join(err, e.Close())
+		peak, errPeak := statusBytes("VmHWM:")
+		fmt.Fprintln(out, peak)
+		return errors.Join(err, errPeak, e.Close())
 	}
 	r, err := start(context.WithoutCancel(ctx), o)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 )
 
 // tableRows is the table most units are made on: about 11,000 pages of 4 KiB.
@@ -43,6 +44,9 @@ func eachChange(ctx context.Context, b *bench, measure func(c change, s *subject
 	for _, c := range changes() {
 		if err := ctx.Err(); err != nil {
 			return err
+		}
+		if !strings.Contains(c.name, b.flags.match) {
+			continue
 		}
 		u, err := d.unit(ctx, c.sql)
 		if err != nil {
