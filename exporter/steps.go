@@ -35,3 +35,8 @@ func (k *kit) at(s Step) error {
 	}
 	return stateFailed(k.step(s))
 }
+
+// Steps are all steps, in their order.
+func Steps() []Step {
+	return []Step{StepSpooled, StepPages, StepSynced, StepDocuments, StepApplied, StepObsolete, StepEnter, StepBase, StepSnapshot}
+}

@@ -44,6 +44,15 @@ func (c *Consumer) Compare(ctx context.Context, src Source) ([]string, error) {
 	return compareTables(src.Scope, source, c.State.Tables(id)), nil
 }
 
+// CompareDump is Compare with what a database held at another time.
+func (c *Consumer) CompareDump(scope string, source map[string]celldsim.DumpedTable) []string {
+	id, ok := c.Stream(scope)
+	if !ok {
+		return []string{fmt.Sprintf("cell %s: the consumer has no stream", scope)}
+	}
+	return compareTables(scope, source, c.State.Tables(id))
+}
+
 // Certified reports, as differences, a cell that is not certified to its head.
 func (c *Consumer) Certified(src Source) []string {
 	id, _ := c.Stream(src.Scope)

@@ -76,6 +76,17 @@ func (c *Consumer) Apply() error {
 	return nil
 }
 
+// Until is a consumer of one cell's records up to and including a position.
+func (c *Consumer) Until(cell string, p envelope.Position) (*Consumer, error) {
+	part := &Consumer{}
+	for _, r := range c.Records {
+		if r.Stream.Cell == cell && r.Position.Compare(p) <= 0 {
+			part.Records = append(part.Records, r)
+		}
+	}
+	return part, part.Apply()
+}
+
 // WriteRows writes the copy's rows as JSON lines.
 func (c *Consumer) WriteRows(w io.Writer) error { return c.State.WriteRows(w) }
 
