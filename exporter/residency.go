@@ -89,8 +89,11 @@ func (rs *residencies) pending(s *stream, v view) {
 	}
 	next := v.target.Local[0].TXID
 	reason := fmt.Sprintf("e%d: txid %d is not covered by the bucket yet", v.disk.Epoch, next)
-	if after := v.target.After; next > after+1 {
-		reason = fmt.Sprintf("e%d: txids %d to %d are neither on the node's disk nor in the bucket, and txid %d waits for them", v.disk.Epoch, after+1, next-1, next)
+	switch hole := v.target.After + 1; {
+	case next == hole+1:
+		reason = fmt.Sprintf("e%d: txid %d is neither on the node's disk nor in the bucket, and txid %d waits for it", v.disk.Epoch, hole, next)
+	case next > hole:
+		reason = fmt.Sprintf("e%d: txids %d to %d are neither on the node's disk nor in the bucket, and txid %d waits for them", v.disk.Epoch, hole, next-1, next)
 	}
 	s.status.set(rs.now(), StatePending, reason)
 	rs.agenda.later(s)
