@@ -91,6 +91,12 @@ demo:
 test-s3:
 	test/s3/with-server $(GO) test -count=1 ./internal/objstore/... ./test/...
 
+# The Kafka sink's suite against Apache Kafka itself: that of BROKERS, or one
+# that is fetched from Maven Central and started on the loopback address.
+.PHONY: test-kafka
+test-kafka:
+	test/kafka/with-broker $(GO) test -count=1 -run TestApacheKafka -v ./sinks/kafka
+
 .PHONY: clean
 clean:
 	rm -rf $(BIN)

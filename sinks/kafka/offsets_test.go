@@ -30,18 +30,17 @@ func (p partEnds) reached(r *kgo.Record) int {
 }
 
 // topicEnds asks each partition's leader for its end.
-func topicEnds(t testing.TB, client *kgo.Client) partEnds {
+func topicEnds(t testing.TB, client *kgo.Client, topic string) partEnds {
 	t.Helper()
-	name := testTopic
 	md := kmsg.NewPtrMetadataRequest()
-	md.Topics = []kmsg.MetadataRequestTopic{{Topic: &name}}
+	md.Topics = []kmsg.MetadataRequestTopic{{Topic: &topic}}
 	topics, err := md.RequestWith(t.Context(), client)
 	if err != nil {
 		t.Fatal(err)
 	}
 	req := kmsg.NewPtrListOffsetsRequest()
 	rt := kmsg.NewListOffsetsRequestTopic()
-	rt.Topic = testTopic
+	rt.Topic = topic
 	for _, part := range topics.Topics[0].Partitions {
 		rp := kmsg.NewListOffsetsRequestTopicPartition()
 		rp.Partition, rp.Timestamp = part.Partition, -1

@@ -33,6 +33,7 @@ const testTopic = "celld-changes"
 // to hold.
 type world struct {
 	t      testing.TB
+	topic  string
 	dir    string
 	spool  *delivery.Spool
 	engine *delivery.Engine
@@ -46,7 +47,7 @@ type world struct {
 }
 
 func newWorld(t testing.TB) *world {
-	w := &world{t: t, dir: t.TempDir(), logs: new(logBook), source: apply.New(), last: map[envelope.Stream]uint64{}}
+	w := &world{t: t, topic: testTopic, dir: t.TempDir(), logs: new(logBook), source: apply.New(), last: map[envelope.Stream]uint64{}}
 	t.Cleanup(w.end)
 	return w
 }
@@ -62,7 +63,7 @@ func (w *world) begin(cfg Config) {
 	if w.spool, err = delivery.OpenSpool(spool, delivery.Options{}); err != nil {
 		w.t.Fatal(err)
 	}
-	cfg.Topic, cfg.Logger = testTopic, slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	cfg.Topic, cfg.Logger = w.topic, slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	if w.sink, err = New(cfg); err != nil {
 		w.t.Fatal(err)
 	}
@@ -183,17 +184,23 @@ type message struct {
 	rec *envelope.Record
 }
 
-// consume reads the topic from its start to its present end.
+// consume reads the test topic.
 func consume(t testing.TB, brokers []string, opts ...kgo.Opt) []message {
 	t.Helper()
-	opts = append(opts, kgo.SeedBrokers(brokers...), kgo.ConsumeTopics(testTopic),
+	return consumeTopic(t, testTopic, brokers, opts...)
+}
+
+// consumeTopic reads a topic from its start to its present end.
+func consumeTopic(t testing.TB, topic string, brokers []string, opts ...kgo.Opt) []message {
+	t.Helper()
+	opts = append(opts, kgo.SeedBrokers(brokers...), kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(200*time.Millisecond))
 	client, err := kgo.NewClient(opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	ends := topicEnds(t, client)
+	ends := topicEnds(t, client, topic)
 	var list []message
 	for left := ends.count(); left > 0; {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
