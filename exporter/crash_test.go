@@ -174,12 +174,12 @@ func (v *victim) meanwhile(i int) {
 
 // crash runs an exporter that kills itself at a point. It reports whether the
 // point was reached in time.
-func (v *victim) crash(at crashPoint) bool {
+func (v *victim) crash(at crashPoint, patience time.Duration) bool {
 	v.t.Helper()
 	c := v.h.startChildWith(childSpec{Bucket: v.bucket, Puts: v.puts, Crash: at})
 	ended := make(chan error, 1)
 	go func() { ended <- c.wait() }()
-	timeout := time.After(1500 * time.Millisecond)
+	timeout := time.After(patience)
 	for {
 		select {
 		case err := <-ended:
@@ -214,7 +214,11 @@ func TestCrashPoints(t *testing.T) {
 				at.N = 1
 				v.addCell()
 			}
-			if v.crash(at) {
+			patience := 10 * time.Second
+			if reached[point] {
+				patience = time.Second
+			}
+			if v.crash(at, patience) {
 				reached[point] = true
 			}
 			for i := range v.cells {

@@ -57,6 +57,7 @@ const (
 	opFault
 	opMend
 	opTick
+	opRace
 	opCount
 )
 
@@ -64,7 +65,7 @@ var opNames = [...]string{
 	"write", "capture", "upload", "upload merged", "compact", "full image", "evict", "wake", "hand off", "take over",
 	"zombie writes", "zombie uploads", "zombie ends", "node crashes", "resume", "reset", "abandon eviction", "reload", "drop images", "collect epochs",
 	"round", "flush", "exporter stops", "exporter starts", "exporter fails at a step", "state is lost", "state is copied", "old state is back",
-	"listing lags", "bucket fails", "bucket is mended", "time passes",
+	"listing lags", "bucket fails", "bucket is mended", "time passes", "something happens in a round",
 }
 
 func (e event) String() string {
@@ -77,7 +78,7 @@ var weights = [opCount]int{
 	opEvict: 4, opWake: 9, opHandoff: 3, opTakeOver: 3, opZombieWrite: 3, opZombieUpload: 3, opZombieEnds: 1,
 	opNodeCrash: 1, opResume: 2, opReset: 1, opAbandon: 2, opReload: 1, opDropImages: 1, opCollect: 1,
 	opRound: 30, opFlush: 6, opStop: 2, opStart: 6, opFailAt: 2, opLoseState: 1, opCopyState: 1, opOldState: 1,
-	opLag: 2, opFault: 3, opMend: 4, opTick: 2,
+	opLag: 2, opFault: 3, opMend: 4, opTick: 2, opRace: 8,
 }
 
 // draw makes a list of n events from a seed. Half of all lists lose no state.
@@ -213,6 +214,9 @@ func (m *model) zombie(c *modelCell, i int, ev event) {
 		m.must(z.Exec(`INSERT INTO phantom VALUES(1)`))
 		_, err := z.Capture()
 		m.must(err)
+		if ev.B%2 == 0 {
+			m.must(z.Upload(m.ctx))
+		}
 	case opZombieUpload:
 		m.must(z.Upload(m.ctx))
 	case opZombieEnds:
@@ -375,6 +379,13 @@ func (m *model) operate(h *modelHost, ev event) {
 		h.fault.Clear()
 	case opTick:
 		m.clock.Add(3000)
+	case opRace:
+		if h.e == nil {
+			return
+		}
+		c := m.cells[ev.A/8%uint64(len(m.cells))]
+		h.race.arm(int(ev.B%16), func() { m.race(c, ev.B/16) })
+		h.round()
 	}
 }
 

@@ -35,6 +35,8 @@ type model struct {
 	truth truth
 	// writes counts writes, which differ by seed and number.
 	seed, writes uint64
+	// rig breaks a promise of every exporter, nil breaks none.
+	rig sabotage
 	// lost says that a state directory was lost with what it may have held.
 	lost bool
 	log  lockedBuffer
@@ -46,6 +48,7 @@ type modelHost struct {
 	node     *celldsim.Node
 	settings *config.Settings
 	fault    *objstore.Fault
+	race     *racing
 	e        *exporter.Exporter
 	stop     context.CancelFunc
 	done     chan error
@@ -107,8 +110,8 @@ const (
 	modelCells = 2
 )
 
-func newModel(ctx context.Context, dir string, seed uint64) (*model, error) {
-	m := &model{ctx: ctx, dir: dir, store: objstore.NewMemory(), truth: newTruth(), seed: seed}
+func newModel(ctx context.Context, dir string, seed uint64, rig sabotage) (*model, error) {
+	m := &model{ctx: ctx, dir: dir, store: objstore.NewMemory(), truth: newTruth(), seed: seed, rig: rig}
 	m.clock.Store(1_800_000_000_000)
 	r := rand.New(rand.NewPCG(seed, 2))
 	layout := celldsim.V03
@@ -152,9 +155,17 @@ func (m *model) addHost(name string) error {
 	s.Export.Enabled = true
 	// Sinks send when they are told to.
 	s.Export.Flush = time.Hour
-	m.hosts = append(m.hosts, &modelHost{m: m, node: node, settings: s, fault: objstore.NewFault(m.store)})
+	var store objstore.Store = m.store
+	if m.rig != nil {
+		store = m.rig(name, store)
+	}
+	race := &racing{Store: store}
+	m.hosts = append(m.hosts, &modelHost{m: m, node: node, settings: s, race: race, fault: objstore.NewFault(race)})
 	return nil
 }
+
+// sabotage puts something between a node's exporter and the bucket.
+type sabotage func(node string, store objstore.Store) objstore.Store
 
 // close ends all exporters and databases.
 func (m *model) close() error {
@@ -225,6 +236,7 @@ func (h *modelHost) round() {
 	if err == nil {
 		err = h.e.Round(h.m.ctx)
 	}
+	h.m.must(h.race.over())
 	if err != nil && !errors.Is(err, errInjected) {
 		h.m.must(fmt.Errorf("round of %s: %w", h.settings.Node, err))
 	}
