@@ -76,13 +76,18 @@ type batch struct {
 	began time.Time
 }
 
+// backlogFactor is how many times larger than BatchBytes a batch may grow that
+// waited for the one before it: a partition has one batch under way, and the
+// broker takes about a second for each.
+const backlogFactor = 8
+
 // cut takes a batch from the front of the lane.
 func (l *lane) cut(cfg *Config) *batch {
 	b := &batch{lane: l, wire: batchHead(cfg.Shape.Topic, l.partition)}
 	for n := range l.waiting {
 		i := &l.waiting[n]
 		size, wire := i.bytes(), i.wireSize()
-		if n > 0 && (n >= cfg.BatchRecords || b.bytes+size > cfg.BatchBytes || field(b.wire+wire) > maxRequest) {
+		if n > 0 && (n >= cfg.BatchRecords || b.bytes+size > backlogFactor*cfg.BatchBytes || field(b.wire+wire) > maxRequest) {
 			break
 		}
 		b.items = append(b.items, *i)

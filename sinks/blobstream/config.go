@@ -46,7 +46,8 @@ type Config struct {
 	// by default.
 	Linger time.Duration
 	// BatchRecords and BatchBytes complete a batch before that: 10,000
-	// records or 1 MiB of them.
+	// records or 1 MiB of them. Under a backlog batches grow up to 8 times
+	// BatchBytes.
 	BatchRecords int
 	BatchBytes   int
 	// RequestTimeout bounds one request, 5 s by default, and Requests how

@@ -60,6 +60,9 @@ type line struct {
 	acked    []uint64
 	refused  []sinks.Refusal
 	reported bool
+	// done is called when until is acknowledged.
+	done  func()
+	until uint64
 }
 
 func newLine(entries ...*given) *line { return &line{entries: entries, more: make(chan struct{}, 1)} }
@@ -114,6 +117,9 @@ func (l *line) Ack(seq uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.acked = append(l.acked, seq)
+	if l.done != nil && seq >= l.until {
+		l.done()
+	}
 	return nil
 }
 

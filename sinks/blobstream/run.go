@@ -29,9 +29,17 @@ type run struct {
 	held    int64
 	key     []byte
 	results results
+	// wait ends when a result arrives; it serves until then.
+	wait context.Context
+	wake context.CancelFunc
 }
 
 func (r *run) loop(ctx context.Context) error {
+	defer func() {
+		if r.wake != nil {
+			r.wake()
+		}
+	}()
 	for ctx.Err() == nil {
 		if err := r.settle(); err != nil {
 			return err
@@ -76,19 +84,20 @@ func (r *run) send(ctx context.Context) {
 
 // next takes an entry. It returns early when a result arrives.
 func (r *run) next(ctx context.Context) error {
-	wait, cancel := context.WithCancel(ctx)
-	defer cancel()
-	if !r.results.arm(cancel) {
+	if r.wait == nil || r.wait.Err() != nil {
+		r.wait, r.wake = context.WithCancel(ctx)
+	}
+	if !r.results.arm(r.wake) {
 		return nil
 	}
 	var deadline time.Time
 	if len(r.ready) > 0 {
 		deadline = r.deadline
 	}
-	e, err := r.queue.Next(wait, deadline)
+	e, err := r.queue.Next(r.wait, deadline)
 	r.results.disarm()
 	switch {
-	case err != nil && wait.Err() != nil:
+	case err != nil && r.wait.Err() != nil:
 		return ctx.Err()
 	case err != nil:
 		return err
