@@ -97,6 +97,13 @@ test-s3:
 test-kafka:
 	test/kafka/with-broker $(GO) test -count=1 -run TestApacheKafka -v ./sinks/kafka
 
+# The bucket sink's objects, and docs/duckdb.sql, against DuckDB. It is a module
+# of its own, kept in step by: go -C test/duckdb mod tidy
+.PHONY: test-duckdb
+test-duckdb:
+	$(GO) -C test/duckdb vet .
+	$(GO) -C test/duckdb test -count=1 .
+
 .PHONY: clean
 clean:
 	rm -rf $(BIN)
