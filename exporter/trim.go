@@ -14,11 +14,11 @@ func (rd *rounds) trimShadows(ctx context.Context) error {
 		return nil
 	}
 	rd.shadows.departed = false
-	used, err := rd.dir.DepartedBytes(ctx)
+	used, err := rd.dir.Departed().Bytes(ctx)
 	if err != nil || used <= rd.settings.Export.CacheBytes {
 		return stateFailed(err)
 	}
-	for doc, err := range rd.dir.Departed(ctx) {
+	for doc, err := range rd.dir.Departed().All(ctx) {
 		if err != nil {
 			return stateFailed(err)
 		}

@@ -122,9 +122,9 @@ func (d *Dir) open(ctx context.Context) error {
 	d.db = db
 	for _, stmt := range []string{
 		`CREATE TABLE IF NOT EXISTS meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID`,
-		`CREATE TABLE IF NOT EXISTS streams(scope TEXT PRIMARY KEY, open INTEGER NOT NULL, used INTEGER NOT NULL, doc TEXT NOT NULL) STRICT`,
+		`CREATE TABLE IF NOT EXISTS streams(scope TEXT PRIMARY KEY, open INTEGER NOT NULL, used INTEGER NOT NULL, departed INTEGER NOT NULL, doc TEXT NOT NULL) STRICT`,
 		`CREATE INDEX IF NOT EXISTS streams_open ON streams(scope) WHERE open = 1`,
-		`CREATE INDEX IF NOT EXISTS streams_departed ON streams(used, scope, ` + shadowBytes + `) WHERE ` + departed,
+		departedIndex,
 	} {
 		if _, err := db.ExecContext(ctx, stmt); err != nil {
 			return fmt.Errorf("open state database %s: %w", name, err)

@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
-	"math"
 
 	"celldexport/envelope"
 )
@@ -115,8 +113,9 @@ func (d *Dir) Save(ctx context.Context, used int64, streams ...*Stream) error {
 			open = 0
 		}
 		if _, err := tx.ExecContext(ctx,
-			`INSERT INTO streams VALUES(?,?,?,?) ON CONFLICT(scope) DO UPDATE SET open = excluded.open, used = excluded.used, doc = excluded.doc`,
-			s.Scope, open, used, string(doc)); err != nil {
+			`INSERT INTO streams(scope, open, used, departed, doc) VALUES(?,?,?,?,?)
+				ON CONFLICT(scope) DO UPDATE SET open = excluded.open, used = excluded.used, departed = excluded.departed, doc = excluded.doc`,
+			s.Scope, open, used, s.departed(), string(doc)); err != nil {
 			return fmt.Errorf("write state of %s: %w", s.Scope, err)
 		}
 	}
@@ -140,75 +139,6 @@ func (d *Dir) Open(ctx context.Context) ([]string, error) {
 			return nil, fmt.Errorf("list open streams: %w", err)
 		}
 		out = append(out, scope)
-	}
-	return out, rows.Err()
-}
-
-// departed selects closed streams that have a shadow; an index holds them in
-// the order of their last use, with the size of the shadow.
-const departed = `open = 0 AND json_extract(doc, '$.shadow.file') <> ''`
-
-// shadowBytes is Shadow.Bytes of a document.
-const shadowBytes = `json_extract(doc, '$.shadow.commit') * (json_extract(doc, '$.shadow.page_size') + 8)`
-
-// Bytes is what the shadow takes on disk with the owner map beside it.
-func (s Shadow) Bytes() int64 { return int64(s.Commit) * (int64(s.PageSize) + 8) }
-
-// DepartedBytes is what the shadows of closed streams take on disk.
-func (d *Dir) DepartedBytes(ctx context.Context) (int64, error) {
-	var n float64
-	if err := d.db.QueryRowContext(ctx, `SELECT total(`+shadowBytes+`) FROM streams WHERE `+departed).Scan(&n); err != nil {
-		return 0, fmt.Errorf("measure departed streams: %w", err)
-	}
-	return int64(n), nil
-}
-
-// Departed yields the closed streams that have a shadow, the longest unused
-// first. They may be saved meanwhile.
-func (d *Dir) Departed(ctx context.Context) iter.Seq2[*Stream, error] {
-	return func(yield func(*Stream, error) bool) {
-		used, scope := int64(math.MinInt64), ""
-		for {
-			page, err := d.departedAfter(ctx, used, scope)
-			for _, p := range page {
-				var s Stream
-				if err = json.Unmarshal([]byte(p.doc), &s); err != nil || !yield(&s, nil) {
-					break
-				}
-				used, scope = p.used, p.scope
-			}
-			if err != nil {
-				yield(nil, fmt.Errorf("list departed streams: %w", err))
-				return
-			}
-			if len(page) == 0 || scope != page[len(page)-1].scope {
-				return
-			}
-		}
-	}
-}
-
-// departedPage is how many documents Departed holds at once.
-const departedPage = 64
-
-type departedRow struct {
-	used       int64
-	scope, doc string
-}
-
-func (d *Dir) departedAfter(ctx context.Context, used int64, scope string) ([]departedRow, error) {
-	rows, err := d.db.QueryContext(ctx, `SELECT used, scope, doc FROM streams WHERE `+departed+` AND (used, scope) > (?, ?) ORDER BY used, scope LIMIT ?`, used, scope, departedPage)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var out []departedRow
-	for rows.Next() {
-		var r departedRow
-		if err := rows.Scan(&r.used, &r.scope, &r.doc); err != nil {
-			return nil, err
-		}
-		out = append(out, r)
 	}
 	return out, rows.Err()
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"hash/maphash"
+	"hash/fnv"
 	"maps"
 	"slices"
 	"strings"
@@ -22,14 +22,10 @@ type sum struct {
 	hash uint64
 }
 
-// seed is one for the process, as both sides are summed up in it.
-var seed = maphash.MakeSeed()
-
 func (s sums) add(table, kind, op string, key, row []byte) {
-	var h maphash.Hash
-	h.SetSeed(seed)
+	h := fnv.New64a()
 	h.Write(key)
-	h.WriteByte(0)
+	h.Write([]byte{0})
 	h.Write(row)
 	name := table + " " + kind + " " + op
 	was := s[name]
