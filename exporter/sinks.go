@@ -64,37 +64,37 @@ func watermarkEvery(s *config.Settings) time.Duration {
 }
 
 // newSink makes one sink from the settings.
-func (e *Exporter) newSink(name string, export objstore.Store) (sinks.Sink, error) {
+func (k *kit) newSink(name string, export objstore.Store) (sinks.Sink, error) {
 	switch name {
 	case config.SinkBucket:
-		return e.bucketSink(export)
+		return k.bucketSink(export)
 	case config.SinkKafka:
-		return e.kafkaSink()
+		return k.kafkaSink()
 	case config.SinkBlobStream:
-		return e.blobStreamSink()
+		return k.blobStreamSink()
 	}
 	return nil, fmt.Errorf("the %s sink is not in this build", name)
 }
 
-func (e *Exporter) bucketSink(export objstore.Store) (sinks.Sink, error) {
-	x := e.settings.Export
+func (k *kit) bucketSink(export objstore.Store) (sinks.Sink, error) {
+	x := k.settings.Export
 	return bucket.New(bucket.Config{
-		Store: export, Node: e.settings.Node, FlushInterval: x.Flush, FlushBytes: x.FlushBytes, QueueBytes: x.QueueBytes,
-		Now: e.now, Retention: x.Retention.String(),
+		Store: export, Node: k.settings.Node, FlushInterval: x.Flush, FlushBytes: x.FlushBytes, QueueBytes: x.QueueBytes,
+		Now: k.now, Retention: x.Retention.String(),
 	})
 }
 
-func (e *Exporter) kafkaSink() (sinks.Sink, error) {
-	x, k := e.settings.Export, e.settings.Kafka
+func (k *kit) kafkaSink() (sinks.Sink, error) {
+	x, b := k.settings.Export, k.settings.Kafka
 	return kafka.New(kafka.Config{
-		Brokers: k.Brokers, Topic: x.Topic, Properties: k.Properties, IAM: k.Auth == config.AuthMSKIAM,
-		ClientID: "exportd-" + e.settings.Node, Retry: x.Retry, MaxRecordBytes: x.MaxRecordBytes, QueueBytes: x.QueueBytes,
-		Logger: e.log, Now: e.now,
+		Brokers: b.Brokers, Topic: x.Topic, Properties: b.Properties, IAM: b.Auth == config.AuthMSKIAM,
+		ClientID: "exportd-" + k.settings.Node, Retry: x.Retry, MaxRecordBytes: x.MaxRecordBytes, QueueBytes: x.QueueBytes,
+		Logger: k.log, Now: k.now,
 	})
 }
 
-func (e *Exporter) blobStreamSink() (sinks.Sink, error) {
-	x, b := e.settings.Export, e.settings.BlobStream
+func (k *kit) blobStreamSink() (sinks.Sink, error) {
+	x, b := k.settings.Export, k.settings.BlobStream
 	source, err := discover.Parse(b.Brokers)
 	if err != nil {
 		return nil, fmt.Errorf("blob-stream sink: %w", err)
@@ -109,6 +109,6 @@ func (e *Exporter) blobStreamSink() (sinks.Sink, error) {
 		shape.Writer = uint32(writer)
 	}
 	return blobstream.New(blobstream.Config{
-		Shape: shape, Source: source, Retry: x.Retry, QueueBytes: x.QueueBytes, Logger: e.log, Now: e.now,
+		Shape: shape, Source: source, Retry: x.Retry, QueueBytes: x.QueueBytes, Logger: k.log, Now: k.now,
 	})
 }
