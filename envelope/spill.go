@@ -88,9 +88,20 @@ func (b *Spill) Reset() error {
 	return nil
 }
 
-// Close removes the file. The buffer is empty and usable afterwards.
+// Close removes the file and gives the memory back. The buffer is empty and
+// usable afterwards.
 func (b *Spill) Close() error {
-	b.tail, b.flushed = nil, 0
+	b.tail = nil
+	return b.Rest()
+}
+
+// Rest is Close for a buffer that will be used again: it keeps the memory, no
+// more than about Limit, and no file.
+func (b *Spill) Rest() error {
+	if b.Limit > 0 && int64(cap(b.tail)) > 2*b.Limit {
+		b.tail = nil // a row out of the ordinary made it large
+	}
+	b.tail, b.flushed = b.tail[:0], 0
 	if b.file == nil {
 		return nil
 	}

@@ -37,7 +37,7 @@ func (r rowsOnly) Rows(name string, v diffpage.Visitor) error { return r.Scan(na
 func discard(*envelope.Encoded) error                         { return nil }
 func benchPlan(b *testing.B, img Image, memory int64) *Plan {
 	b.Helper()
-	p, err := NewPlan(img.After(), img.After(), nil, mark(4, 1), mark(4, 0), Options{Scope: "s", MaxRecordBytes: 1 << 20, MemoryBytes: memory, TempDir: b.TempDir()})
+	p, err := NewPlan(img.After(), img.After(), nil, mark(4, 1), mark(4, 0), Options{Scope: "s", MaxRecordBytes: 1 << 20, MemoryBytes: memory, TempDir: b.TempDir(), Scratch: new(Scratch)})
 	if err != nil {
 		b.Fatal(err)
 	}

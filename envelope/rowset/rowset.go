@@ -72,6 +72,9 @@ type Options struct {
 	// TempDir is where those files are made; the system's directory when
 	// empty.
 	TempDir string
+	// Scratch is memory to work in, shared by plans that are never at work at
+	// the same time; nil takes new memory for every unit.
+	Scratch *Scratch
 	// DecodeKV appends the JSON text of a stored key-value value to dst and
 	// returns it, or returns false when the bytes do not decode, which
 	// exports them as they are. Nil exports every value as stored.

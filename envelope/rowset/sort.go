@@ -200,3 +200,13 @@ func (s *sorter) reset() error {
 	s.arena, s.index, s.runs, s.size = s.arena[:0], s.index[:0], nil, 0
 	return s.spill.Reset()
 }
+
+// rest is reset for the end of a unit: no file stays, nor memory beyond the
+// limit.
+func (s *sorter) rest() error {
+	if int64(cap(s.arena)) > 2*s.limit {
+		s.arena = nil
+	}
+	s.arena, s.index, s.runs, s.size = s.arena[:0], s.index[:0], nil, 0
+	return s.spill.Close()
+}

@@ -23,6 +23,12 @@ func (s *store) reset() error {
 	return s.Spill.Reset()
 }
 
+// rest is reset for the end of a unit: no file stays.
+func (s *store) rest() error {
+	s.size = 0
+	return s.Spill.Rest()
+}
+
 // region is one table's part of a store. It grows only while it is the last.
 type region struct {
 	store *store

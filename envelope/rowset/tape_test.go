@@ -36,7 +36,7 @@ func newTape(t *testing.T, statements ...string) *tape {
 	d := openDatabase(t, path).exec("PRAGMA journal_mode = MEMORY", "PRAGMA synchronous = OFF").exec(statements...)
 	return &tape{
 		t: t, d: d, p: newPages(t, path), last: empty(),
-		opt:       Options{Scope: "Shelf:a17", MaxRecordBytes: 1 << 20, MemoryBytes: 1 << 20, TempDir: t.TempDir()},
+		opt:       Options{Scope: "Shelf:a17", MaxRecordBytes: 1 << 20, MemoryBytes: 1 << 20, TempDir: t.TempDir(), Scratch: new(Scratch)},
 		gens:      map[string][]ledger.Generation{},
 		described: map[envelope.TableGeneration]bool{},
 	}

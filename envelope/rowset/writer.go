@@ -18,27 +18,23 @@ type writer struct {
 	stats  Stats
 	tables []*collected
 	listed []envelope.TableGeneration
-	rows   store
-	sort   sorter
-	enc    encoder // its buffers go from table to table
+	*Scratch
 }
 
 func (p *Plan) newWriter(env envelope.Envelope, id string, out func(*envelope.Encoded) error) *writer {
 	w := &writer{plan: p, env: env, id: id, out: out, shown: envelope.Snapshot}
 	w.env.Fragment, w.env.Fragments, w.env.Origin = 1, 1, envelope.Live
-	half := max(p.opt.MemoryBytes/2, 1)
-	w.rows.Limit, w.rows.Dir = half, p.opt.TempDir
-	w.sort.limit = half
-	w.sort.spill.Limit, w.sort.spill.Dir = 1, p.opt.TempDir
+	if w.Scratch = p.opt.Scratch; w.Scratch == nil {
+		w.Scratch = new(Scratch)
+	}
+	w.prepare(&p.opt)
 	return w
 }
 
 // close frees temporary files.
 func (w *writer) close(err *error) {
-	for _, c := range []func() error{w.rows.Close, w.sort.spill.Close} {
-		if e := c(); *err == nil {
-			*err = e
-		}
+	if e := w.rest(); *err == nil {
+		*err = e
 	}
 }
 
