@@ -20,7 +20,7 @@ import (
 )
 
 // parquetRecords is how many records one operation of the Parquet stage stores.
-const parquetRecords = 20_000
+const parquetRecords = 100_000
 
 // parquetStage has the bucket sink write records to a store in memory; the
 // floor hands arrow-go the columns of the same objects, made beforehand, with
@@ -222,7 +222,11 @@ func propertiesOf(r *file.Reader) (*parquet.WriterProperties, error) {
 		}
 		props = append(props, parquet.WithDictionaryFor(name, chunk.HasDictionaryPage()), parquet.WithStatsFor(name, stats))
 		if chunk.BloomFilterOffset() > 0 {
-			props = append(props, parquet.WithBloomFilterEnabledFor(name, true), parquet.WithBloomFilterNDVFor(name, 50))
+			props = append(props, parquet.WithBloomFilterEnabledFor(name, true), parquet.WithBloomFilterFPPFor(name, 0.01),
+				parquet.WithBloomFilterNDVFor(name, 50))
+		}
+		if chunk.GetColumnIndexLocation() != nil {
+			props = append(props, parquet.WithPageIndexEnabledFor(name, true))
 		}
 	}
 	return parquet.NewWriterProperties(props...), nil

@@ -80,7 +80,7 @@ func (s *subject) close() error { return s.sh.Close() }
 // goingOn is the plan of a unit that changes no table's definition.
 func goingOn(base *diffpage.Base) (*rowset.Plan, error) {
 	p, err := rowset.NewPlan(base.Schema(), base.Schema(), nil, ledger.Mark{Epoch: 1, TXID: 1}, ledger.Mark{Epoch: 1},
-		rowset.Options{Scope: "Cart:1", MaxRecordBytes: 1 << 20, MemoryBytes: 4 << 20})
+		rowset.Options{Scope: "Cart:1", MaxRecordBytes: 1 << 20, MemoryBytes: 4 << 20, Scratch: new(rowset.Scratch)})
 	if err != nil {
 		return nil, err
 	}
