@@ -71,8 +71,7 @@ func (t *Tail) Run(ctx context.Context) error {
 			}
 			t.lost(err)
 		case <-timer.C:
-			t.rescan()
-			timer.Reset(every)
+			timer.Reset(t.rescan(every))
 		}
 		if now := t.interval(); now != every {
 			// Watching became incomplete: the next walk is due sooner.
@@ -82,11 +81,29 @@ func (t *Tail) Run(ctx context.Context) error {
 	}
 }
 
-func (t *Tail) rescan() {
+// rescan walks the directory and says when to do so again: a walk over many
+// cells must not become all that is done.
+func (t *Tail) rescan(every time.Duration) time.Duration {
+	began := t.cfg.Now()
+	t.walkAgain()
+	return pause(every, t.cfg.Now().Sub(began), every < t.cfg.Rescan)
+}
+
+func (t *Tail) walkAgain() {
 	before := t.Stats().LastError
 	if err := t.Scan(); err != nil && err.Error() != before {
 		t.cfg.Log.Warn("walk of the watch directory", "err", err)
 	}
+}
+
+// pause is how long to wait after a walk that took so long, when walks are
+// wanted every so often. Walks that only look for lost events take a hundredth
+// of the time at most, those that stand in for events a fifth.
+func pause(every, took time.Duration, polling bool) time.Duration {
+	if polling {
+		return max(every, 4*took)
+	}
+	return max(every, min(99*took, time.Minute))
 }
 
 func (t *Tail) startWatcher() {
@@ -133,7 +150,7 @@ func (t *Tail) lost(err error) {
 	t.watches.note(err, !errors.Is(err, fsnotify.ErrEventOverflow))
 	t.tree.forgetStamps()
 	t.mu.Unlock()
-	t.rescan()
+	t.walkAgain()
 }
 
 // handle takes one event: a file renamed into an LTX directory becomes
