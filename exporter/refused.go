@@ -2,6 +2,7 @@ package exporter
 
 import (
 	"context"
+	"errors"
 
 	"celldexport/envelope"
 	"celldexport/internal/celld"
@@ -121,4 +122,29 @@ func (e *Exporter) round(ctx context.Context) error {
 		return err
 	}
 	return e.rounds.round(ctx)
+}
+
+// mostTellings bounds how often deliver begins anew: a place may refuse the
+// gaps too.
+const mostTellings = 3
+
+// deliver sends what is in the spool, and tells in the same go what is
+// refused on the way.
+func (e *Exporter) deliver(ctx context.Context) error {
+	for range mostTellings {
+		if err := e.delivery.Flush(ctx); err != nil {
+			return err
+		}
+		list, err := e.delivery.Refusals()
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		if err := e.refusals.report(ctx); err != nil {
+			return err
+		}
+		if err := e.journal.checkpoint(ctx); err != nil {
+			return err
+		}
+	}
+	return errors.New("a sink's place refuses also the gaps that tell of refused records")
 }

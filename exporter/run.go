@@ -119,7 +119,7 @@ func (e *Exporter) finishUp(ctx context.Context) error {
 	if err := e.journal.checkpoint(ctx); err != nil {
 		return err
 	}
-	if err := e.delivery.Flush(ctx); err != nil {
+	if err := e.deliver(ctx); err != nil {
 		e.log.Warn("not everything was delivered; it goes out at the next start", "err", err)
 	}
 	return nil
@@ -176,7 +176,7 @@ func (e *Exporter) once(ctx context.Context, deadline time.Time) ([]Pending, err
 	}
 	flush, cancel := context.WithDeadline(ctx, later(deadline, e.now().Add(lowLatency)))
 	defer cancel()
-	if err := e.delivery.Flush(flush); err != nil {
+	if err := e.deliver(flush); err != nil {
 		left = append(left, Pending{Cell: "all cells", Reason: fmt.Sprintf("not everything was delivered: %v", err)})
 	}
 	e.publish(last)

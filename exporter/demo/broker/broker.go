@@ -26,8 +26,11 @@ func Start(topic string, partitions int32) (*Broker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start the demo's broker: %w", err)
 	}
-	return &Broker{cluster, topic}, nil
+	return Of(cluster, topic), nil
 }
+
+// Of is a cluster that runs already, of which one topic is read.
+func Of(cluster *kfake.Cluster, topic string) *Broker { return &Broker{cluster, topic} }
 
 // Addrs are the bootstrap servers.
 func (b *Broker) Addrs() []string { return b.cluster.ListenAddrs() }
