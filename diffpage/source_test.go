@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,6 +24,9 @@ type source struct {
 	conn *sqlite.Conn
 	path string
 	last []byte // the file as of the last unit
+	rnd  *rand.Rand
+	// reshaped says that a statement was tried that a session is blind to.
+	reshaped bool
 }
 
 func newSource(t testing.TB, pragmas ...string) *source {
@@ -85,7 +89,7 @@ func reservedImage(t testing.TB, size, reserved int) []byte {
 	t.Helper()
 	image := make([]byte, size)
 	copy(image, "SQLite format 3\x00")
-	image[16], image[17] = byte(size>>8), byte(size)
+	image[16], image[17] = byte(size>>8), byte(size|size>>16)
 	image[18], image[19], image[20] = 1, 1, byte(reserved)
 	image[21], image[22], image[23] = 64, 32, 32
 	image[27], image[31] = 1, 1
@@ -97,10 +101,39 @@ func reservedImage(t testing.TB, size, reserved int) []byte {
 	return image
 }
 
+// replaceRandom has the source draw random values from a generator that
+// seeded sets, so that a script does the same when it is run again.
+func (s *source) replaceRandom() {
+	s.t.Helper()
+	s.seeded(0)
+	number := func(sqlite.Context, []sqlite.Value) (sqlite.Value, error) {
+		return sqlite.IntegerValue(int64(s.rnd.Uint64())), nil
+	}
+	blob := func(_ sqlite.Context, args []sqlite.Value) (sqlite.Value, error) {
+		b := make([]byte, max(1, args[0].Int()))
+		for i := range b {
+			b[i] = byte(s.rnd.Uint32())
+		}
+		return sqlite.BlobValue(b), nil
+	}
+	err := errors.Join(s.conn.CreateFunction("random", &sqlite.FunctionImpl{Scalar: number, AllowIndirect: true}),
+		s.conn.CreateFunction("randomblob", &sqlite.FunctionImpl{NArgs: 1, Scalar: blob, AllowIndirect: true}))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *source) seeded(seed uint64) { s.rnd = rand.New(rand.NewPCG(seed, 3)) }
+
 func errorIs(err, target error) bool { return errors.Is(err, target) }
 
 // try runs a statement that may fail, as a random one does.
-func (s *source) try(q string) bool { return sqlitex.ExecuteTransient(s.conn, q, nil) == nil }
+func (s *source) try(q string) bool {
+	for _, word := range []string{"CREATE", "DROP", "ALTER", "PRAGMA"} {
+		s.reshaped = s.reshaped || strings.HasPrefix(q, word)
+	}
+	return sqlitex.ExecuteTransient(s.conn, q, nil) == nil
+}
 
 // query shows the first column of every row as text.
 func (s *source) query(q string, visit func(string)) error {
