@@ -159,6 +159,35 @@ func TestDamagedEverywhere(t *testing.T) {
 	}
 }
 
+// A file that stays damaged is passed over as soon as a later one holds every
+// page: the stream re-bases there.
+func TestDamagedForGood(t *testing.T) {
+	p := newPair(t)
+	txid, path := p.captured(`INSERT INTO items VALUES('c',3)`)
+	broken := []byte("this is no LTX file, and never will be one")
+	p.must(os.WriteFile(path, broken, 0o644))
+	key := p.put(txid, txid, broken)
+	p.trouble(key)
+	next, path := p.captured(`INSERT INTO items VALUES('d',4)`)
+	whole, err := os.ReadFile(path)
+	p.must(err)
+	p.put(next, next, whole)
+	p.trouble(key)
+	next, err = p.bad.FullImage()
+	p.must(err)
+	whole, err = os.ReadFile(filepath.Join(p.bad.LTXDir(), ltxfile.FileName(next, next)))
+	p.must(err)
+	p.put(next, next, whole)
+	next, path = p.captured(`INSERT INTO items VALUES('e',5)`)
+	whole, err = os.ReadFile(path)
+	p.must(err)
+	p.put(next, next, whole)
+	p.recovered()
+	if got := story(p.consumer(), p.bad.Scope(), 1); !strings.Contains(got, "end stream") || !strings.HasSuffix(got, "rows items/1 I") {
+		t.Errorf("story: %s", got)
+	}
+}
+
 // forge writes a file of one transaction with given pages.
 func forge(t *testing.T, path string, change func(h *ltxfile.Header, pages map[uint32][]byte)) []byte {
 	t.Helper()

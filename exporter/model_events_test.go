@@ -178,7 +178,7 @@ func (m *model) move(c *modelCell, ev event) {
 		if ev.Op == opEvict {
 			m.must(node.Evict(m.ctx, c.scope, ev.B%3 > 0))
 		} else {
-			m.must(node.Handoff(m.ctx, c.scope, ev.B%2 == 0))
+			m.must(node.Handoff(m.ctx, c.scope, ev.B%2 == 0 && !c.resumed))
 			c.owner = nil
 		}
 		c.res = nil
@@ -248,7 +248,7 @@ func (m *model) activate(c *modelCell, h *modelHost, a celldsim.Activation) {
 	a.Cell, a.Name = c.scope, c.name
 	res, err := h.node.ActivateWith(m.ctx, a)
 	m.must(err)
-	c.owner, c.res, c.dirty, c.crashed = h, res, false, false
+	c.owner, c.res, c.dirty, c.crashed, c.resumed = h, res, false, false, a.Resume
 	switch {
 	case a.Resume:
 		m.truth.void(c.scope, c.epoch, head.TXID)

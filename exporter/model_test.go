@@ -71,6 +71,8 @@ type modelCell struct {
 	// dirty says that something is written and not captured, crashed that
 	// the node of the resident cell was killed.
 	dirty, crashed bool
+	// resumed says that the epoch's first files are not on the node's disk.
+	resumed bool
 	// ended is the last txid of an epoch that ended with an eviction.
 	ended map[uint64]uint64
 }

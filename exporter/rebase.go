@@ -39,11 +39,30 @@ func (bs *bases) rebase(ctx context.Context, s *stream, v view, led *ledger.Stre
 	if err := bs.entries.room(); err != nil {
 		return err
 	}
-	epoch := v.disk.Epoch
 	files, head, err := bs.provenHead(ctx, s, v)
 	if err != nil {
 		return err
 	}
+	if r := s.doc.Residency; r.Epoch == v.disk.Epoch && head < r.Spooled {
+		return waiting(StatePending, "the listing of %s e%d ends at txid %d, while %d is exported: it lags", s.doc.Scope, r.Epoch, head, r.Spooled)
+	}
+	plan, err := chain.Plan(files, v.disk.Epoch, head)
+	if err != nil {
+		return fmt.Errorf("re-base %s e%d: %w", s.doc.Scope, v.disk.Epoch, err)
+	}
+	return bs.rebaseTo(ctx, s, v.disk.Epoch, led, pin, shown{files: files, plan: plan, head: head})
+}
+
+// shown is what a re-base shows: the state at a proven txid, the objects that
+// it is made from, and everything that was listed.
+type shown struct {
+	files, plan []chain.File
+	head        uint64
+}
+
+// rebaseTo is rebase to a given state.
+func (bs *bases) rebaseTo(ctx context.Context, s *stream, epoch uint64, led *ledger.Stream, pin *ledger.Epoch, to shown) error {
+	files, head := to.files, to.head
 	r := state.Residency{Spooled: head}
 	at := envelope.Position{Epoch: epoch, TXID: head, Commit: head}
 	if pin != nil {
@@ -51,15 +70,11 @@ func (bs *bases) rebase(ctx context.Context, s *stream, v view, led *ledger.Stre
 		r.Linked = !ours || s.doc.Residency.Epoch == epoch && s.doc.Residency.Linked
 		r.Uncertified = !ours || s.doc.Residency.Epoch == epoch && s.doc.Residency.Uncertified
 	}
-	plan, err := chain.Plan(files, epoch, head)
-	if err != nil {
-		return fmt.Errorf("re-base %s e%d: %w", s.doc.Scope, epoch, err)
-	}
 	name := shadowName(s.doc.Scope, at)
 	if err := bs.journal.releaseBase(ctx, s); err != nil {
 		return err
 	}
-	info, err := bs.restore(ctx, s, name, plan)
+	info, err := bs.restore(ctx, s, name, to.plan)
 	if err != nil {
 		return err
 	}

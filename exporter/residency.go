@@ -52,12 +52,31 @@ func (rs *residencies) advance(ctx context.Context, s *stream, v view, res proof
 			return err
 		}
 	}
+	if res.Verdict.Proves() && len(res.Units) == 0 && len(s.skip) > 0 && v.disk.Live {
+		return rs.getOver(ctx, s, v)
+	}
 	if res.Verdict.Proves() {
 		if err := rs.units.export(ctx, s, res.Units); err != nil {
 			return err
 		}
 	}
 	return rs.settle(ctx, s, v, res)
+}
+
+// getOver tries to go on after an object that is broken. Until that works the
+// stream's state keeps naming it.
+func (rs *residencies) getOver(ctx context.Context, s *stream, v view) error {
+	leaped, err := rs.bases.leap(ctx, s, v)
+	if err != nil {
+		return err
+	}
+	if leaped {
+		s.whole = true
+		s.wait.reset()
+		s.status.set(rs.now(), StatePending, "re-based on a full image above a broken file")
+	}
+	rs.agenda.later(s)
+	return nil
 }
 
 // undecided notes why a residency cannot begin yet.

@@ -50,6 +50,8 @@ func (us *units) export(ctx context.Context, s *stream, units []proof.Unit) erro
 			return fmt.Errorf("export %s e%d txid %d: %w", s.doc.Scope, s.doc.Residency.Epoch, u.Max, err)
 		}
 		s.wait.reset()
+		// What was broken lies below by now.
+		clear(s.skip)
 	}
 	return nil
 }
