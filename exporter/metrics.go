@@ -15,9 +15,11 @@ type metrics struct {
 	rows                                    *prometheus.CounterVec
 	bulk                                    prometheus.Counter
 	expired                                 prometheus.Counter
-	requests                                *prometheus.CounterVec
-	requestBytes                            *prometheus.CounterVec
+	traffic                                 traffic
 }
+
+// traffic is what the buckets are asked and what moves from and to them.
+type traffic struct{ requests, bytes *prometheus.CounterVec }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	gauge := func(name, help string) prometheus.Gauge {
@@ -45,12 +47,14 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		rows:           vec("rows_total", "Row changes spooled by operation.", "op"),
 		bulk:           counter("bulk_total", "Table generations named by a bulk record."),
 		expired:        counter("expired_objects_total", "Export objects deleted because they are older than the retention."),
-		requests:       vec("bucket_requests_total", "Requests to the buckets by operation and outcome.", "bucket", "op", "outcome"),
-		requestBytes:   vec("bucket_bytes_total", "Bytes moved from and to the buckets.", "bucket", "op"),
+		traffic: traffic{
+			requests: vec("bucket_requests_total", "Requests to the buckets by operation and outcome.", "bucket", "op", "outcome"),
+			bytes:    vec("bucket_bytes_total", "Bytes moved from and to the buckets.", "bucket", "op"),
+		},
 	}
 	if reg != nil {
 		reg.MustRegister(m.queueBytes, m.pendingCommits, m.certifiable, m.streams, m.watched, m.pendingFiles, m.facets, m.polling,
-			m.records, m.rebases, m.restoredBytes, m.nulls, m.rows, m.bulk, m.expired, m.requests, m.requestBytes)
+			m.records, m.rebases, m.restoredBytes, m.nulls, m.rows, m.bulk, m.expired, m.traffic.requests, m.traffic.bytes)
 	}
 	return m
 }
@@ -58,8 +62,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 // request observes the calls to one bucket.
 func (m *metrics) request(bucket string) func(op, outcome string, bytes int64) {
 	return func(op, outcome string, bytes int64) {
-		m.requests.WithLabelValues(bucket, op, outcome).Inc()
-		m.requestBytes.WithLabelValues(bucket, op).Add(float64(bytes))
+		m.traffic.requests.WithLabelValues(bucket, op, outcome).Inc()
+		m.traffic.bytes.WithLabelValues(bucket, op).Add(float64(bytes))
 	}
 }
 

@@ -154,17 +154,12 @@ func (s *stream) recordPosition() uint64 {
 	return r.Spooled + 1 + n
 }
 
-// spoolSnapshot sends the state of base as a snapshot, after the link when
-// the epoch has none yet, and makes it the stream's shadow.
-func (bs *bases) spoolSnapshot(ctx context.Context, s *stream, pin ledger.Epoch, at envelope.Position, committedAt int64, sh state.Shadow, base *openShadow) error {
-	img := rowset.ImageOf(base.base)
-	name, _, err := rowset.Metadata(img, s.doc.Scope)
-	if err != nil {
-		return fmt.Errorf("read the cell's name: %w", err)
-	}
+// planSnapshot decides the generations that a snapshot of base shows, and
+// enters them in the ledger.
+func (bs *bases) planSnapshot(ctx context.Context, s *stream, at envelope.Position, base *openShadow) (*rowset.Plan, error) {
 	led, err := bs.ledgers.ledgerOf(ctx, s)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	// The snapshot replaces whatever the consumer holds, so every generation
 	// before it counts as carried; those that this very re-base entered
@@ -174,9 +169,21 @@ func (bs *bases) spoolSnapshot(ctx context.Context, s *stream, pin ledger.Epoch,
 	opts.EndsSince = &since
 	plan, err := rowset.NewPlan(base.base.Schema(), nil, led.Tables, mark, before, opts)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := bs.units.enterPlan(ctx, s, plan); err != nil {
+	return plan, bs.units.enterPlan(ctx, s, plan)
+}
+
+// spoolSnapshot sends the state of base as a snapshot, after the link when
+// the epoch has none yet, and makes it the stream's shadow.
+func (bs *bases) spoolSnapshot(ctx context.Context, s *stream, pin ledger.Epoch, at envelope.Position, committedAt int64, sh state.Shadow, base *openShadow) error {
+	img := rowset.ImageOf(base.base)
+	name, _, err := rowset.Metadata(img, s.doc.Scope)
+	if err != nil {
+		return fmt.Errorf("read the cell's name: %w", err)
+	}
+	plan, err := bs.planSnapshot(ctx, s, at, base)
+	if err != nil {
 		return err
 	}
 	if !s.doc.Residency.Linked {
