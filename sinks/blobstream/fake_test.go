@@ -60,9 +60,11 @@ type line struct {
 	acked    []uint64
 	refused  []sinks.Refusal
 	reported bool
-	// done is called when until is acknowledged.
+	// done is called when until is acknowledged, check for every
+	// acknowledgement.
 	done  func()
 	until uint64
+	check func(seq uint64)
 }
 
 func newLine(entries ...*given) *line { return &line{entries: entries, more: make(chan struct{}, 1)} }
@@ -117,6 +119,9 @@ func (l *line) Ack(seq uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.acked = append(l.acked, seq)
+	if l.check != nil {
+		l.check(seq)
+	}
 	if l.done != nil && seq >= l.until {
 		l.done()
 	}

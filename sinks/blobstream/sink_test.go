@@ -127,6 +127,13 @@ func TestEntriesOfMoreThanMemory(t *testing.T) {
 		}
 		l, w := newLine(big, &given{seq: 2, stream: cell(0)}, &given{seq: 3, stream: cell(1), texts: []string{"1000"}}), newWire()
 		w.took = 3 * time.Millisecond
+		l.check = func(seq uint64) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if n := len(w.stored[testShape.Partition(cell(0).Key())]); n < 1000 {
+				t.Errorf("entry %d is acknowledged with %d of the first one's records stored", seq, n)
+			}
+		}
 		_, end := begin(t, Config{QueueBytes: 20 << 10}, l, w)
 		defer end()
 		time.Sleep(20 * time.Second)
@@ -399,6 +406,49 @@ func TestLargeRecords(t *testing.T) {
 		}
 		inOrder(t, w, 64)
 	})
+}
+
+// TestTooMuchTogether: batches that are too much in one request are sent each
+// in its own before any is cut in halves.
+func TestTooMuchTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, w := newLine(entries(40, 8)...), newWire()
+		w.answer = func(_ int, _ string, r *blobstreampb.ProduceBatchesRequest) (*blobstreampb.ProduceBatchesResponse, error) {
+			if len(r.Batches) > 1 {
+				return nil, status.Error(codes.ResourceExhausted, "too large")
+			}
+			return allStored(r), nil
+		}
+		_, end := begin(t, Config{}, l, w)
+		defer end()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		calls := w.list()
+		if len(calls) != 1+len(calls[0].batches) || len(calls[0].batches) < 2 {
+			t.Errorf("%d calls for %d batches", len(calls), len(calls[0].batches))
+		}
+		inOrder(t, w, 40)
+	})
+}
+
+// TestCut: no batch is more than a request takes, whatever the settings say.
+func TestCut(t *testing.T) {
+	l := &lane{partition: 3}
+	for range 30 {
+		i := item{record: &blobstreampb.Record{Payload: make([]byte, 1<<20), EventTsMs: 1}}
+		l.waiting = append(l.waiting, i)
+		l.bytes += i.bytes()
+	}
+	cfg := (&Config{Shape: testShape, BatchBytes: 1 << 30}).withDefaults()
+	for _, want := range []int{15, 15} {
+		b := l.cut(&cfg)
+		if n := proto.Size(b.message("celld-changes", b.items)); len(b.items) != want || field(n) > maxRequest || n != b.wire {
+			t.Errorf("a batch of %d records takes %d bytes, %d were counted", len(b.items), n, b.wire)
+		}
+	}
+	if l.bytes != 0 || l.waiting != nil {
+		t.Errorf("%d bytes in %d records are left", l.bytes, len(l.waiting))
+	}
 }
 
 // TestWireSize holds the sizes that requests are packed by to the encoder.
