@@ -156,8 +156,8 @@ func (s *stream) recordPosition() uint64 {
 
 // planSnapshot decides the generations that a snapshot of base shows, and
 // enters them in the ledger.
-func (bs *bases) planSnapshot(ctx context.Context, s *stream, at envelope.Position, base *openShadow) (*rowset.Plan, error) {
-	led, err := bs.ledgers.ledgerOf(ctx, s)
+func (us *units) planSnapshot(ctx context.Context, s *stream, at envelope.Position, base *openShadow) (*rowset.Plan, error) {
+	led, err := us.ledgers.ledgerOf(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -165,13 +165,13 @@ func (bs *bases) planSnapshot(ctx context.Context, s *stream, at envelope.Positi
 	// before it counts as carried; those that this very re-base entered
 	// before a crash are decided anew.
 	mark, before := ledger.Mark{Epoch: at.Epoch, TXID: at.TXID}, ledger.Mark{Epoch: at.Epoch, TXID: at.TXID - 1}
-	opts, since := bs.units.rowOptions(s), s.spooledMark()
+	opts, since := us.rowOptions(s), s.spooledMark()
 	opts.EndsSince = &since
 	plan, err := rowset.NewPlan(base.base.Schema(), nil, led.Tables, mark, before, opts)
 	if err != nil {
 		return nil, err
 	}
-	return plan, bs.units.enterPlan(ctx, s, plan)
+	return plan, us.enterPlan(ctx, s, plan)
 }
 
 // spoolSnapshot sends the state of base as a snapshot, after the link when
@@ -182,7 +182,7 @@ func (bs *bases) spoolSnapshot(ctx context.Context, s *stream, pin ledger.Epoch,
 	if err != nil {
 		return fmt.Errorf("read the cell's name: %w", err)
 	}
-	plan, err := bs.planSnapshot(ctx, s, at, base)
+	plan, err := bs.units.planSnapshot(ctx, s, at, base)
 	if err != nil {
 		return err
 	}
