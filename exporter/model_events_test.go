@@ -244,6 +244,9 @@ func (m *model) activate(c *modelCell, h *modelHost, a celldsim.Activation) {
 	if !a.Resume && ok && head.Epoch > c.epoch {
 		m.must(fmt.Errorf("the bucket is ahead of own.json: e%d", head.Epoch))
 	}
+	if a.Paged {
+		m.endUnlisted(c, head.Epoch)
+	}
 	image := !a.TakeOver && !a.Paged && !a.Resume && c.hasImage(h)
 	a.Cell, a.Name = c.scope, c.name
 	res, err := h.node.ActivateWith(m.ctx, a)
@@ -258,6 +261,17 @@ func (m *model) activate(c *modelCell, h *modelHost, a celldsim.Activation) {
 		m.truth.continues(c.scope, res.Epoch(), head)
 	}
 	c.epoch = res.Epoch()
+}
+
+// endUnlisted ends owners of epochs above the one that a paged epoch is built
+// on. Such an epoch names its base by a number only: if one of them uploaded
+// that number now, celld itself could not tell the two apart.
+func (m *model) endUnlisted(c *modelCell, base uint64) {
+	for i := len(c.zombies) - 1; i >= 0; i-- {
+		if c.zombies[i].Epoch() > base {
+			m.endZombie(c, i)
+		}
+	}
 }
 
 // hasImage reports whether an eviction left the cell's database on a host.
