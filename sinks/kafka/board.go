@@ -29,6 +29,24 @@ type mark struct {
 	index int64
 }
 
+// verdict is what an answer says of the message itself.
+type verdict uint8
+
+const (
+	// noVerdict: the error, if any, is not about the message.
+	noVerdict verdict = iota
+	// refusedMessage: this message, or another one of its batch, is refused.
+	refusedMessage
+	// refusedSize: the batch was too large, maybe for one message of it.
+	refusedSize
+)
+
+// suspect is a message that was refused in a batch.
+type suspect struct {
+	bytes int64
+	size  bool // for its size, or the batch's
+}
+
 // ticket stands for a message while it is under way.
 type ticket struct {
 	flight *flight
@@ -57,7 +75,7 @@ type board struct {
 	// that they were in, and are to be sent alone.
 	failed   error
 	refused  error
-	suspects map[mark]struct{}
+	suspects map[mark]suspect
 	// answered counts messages that arrived, over all sessions.
 	answered int64
 	// awake is called when there is something to acknowledge, or the session
@@ -68,7 +86,7 @@ type board struct {
 }
 
 func newBoard(now func() time.Time) *board {
-	return &board{now: now, suspects: map[mark]struct{}{}, changed: make(chan struct{}, 1)}
+	return &board{now: now, suspects: map[mark]suspect{}, changed: make(chan struct{}, 1)}
 }
 
 // add takes an entry in.
@@ -124,12 +142,12 @@ func (b *board) finish(f *flight) {
 	b.advance()
 }
 
-// answer takes a delivery report. refused says that the error is about the
-// message itself.
-func (b *board) answer(t *ticket, err error, refused bool) {
+// answer takes a delivery report.
+func (b *board) answer(t *ticket, err error, v verdict) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	f, at := t.flight, mark{t.flight.entry.Seq(), t.index}
+	bytes := t.bytes
 	oldest := b.front < len(b.flights) && b.flights[b.front] == f
 	b.settle(t)
 	switch {
@@ -139,9 +157,9 @@ func (b *board) answer(t *ticket, err error, refused bool) {
 		if f.prefix == at.index {
 			f.prefix++
 		}
-	case refused:
+	case v != noVerdict:
 		f.lost = true
-		b.suspects[at] = struct{}{}
+		b.suspects[at] = suspect{bytes, v == refusedSize}
 		if b.refused == nil {
 			b.refused = err
 		}
@@ -315,4 +333,33 @@ func (b *board) clear(f *flight, index int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.suspects, mark{f.entry.Seq(), index})
+}
+
+// smallestBatch is how far batches are cut down before their messages are
+// tried one by one.
+const smallestBatch = 16 << 10
+
+// sift decides about what was refused for its size. When one message is most
+// of what was refused, it alone stays suspect. When none is, the batch was too
+// large: no message is suspect, and sift returns the size that batches should
+// have from now on; else 0.
+func (b *board) sift() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var total, largest int64
+	for _, s := range b.suspects {
+		if s.size {
+			total, largest = total+s.bytes, max(largest, s.bytes)
+		}
+	}
+	batch := int64(0)
+	if largest <= total/2 && total/2 >= smallestBatch {
+		batch = total / 2
+	}
+	for at, s := range b.suspects {
+		if s.size && total > smallestBatch && (batch > 0 || s.bytes <= total/2) {
+			delete(b.suspects, at)
+		}
+	}
+	return batch
 }

@@ -115,7 +115,7 @@ func (m *boardModel) answer(part int, err error) {
 		}
 		m.taken[at.seq][at.index] = true
 	}
-	m.b.answer(t, err, false)
+	m.b.answer(t, err, noVerdict)
 }
 
 // restart is a session that failed: everything under way is lost.
@@ -159,15 +159,15 @@ func TestBoardOwed(t *testing.T) {
 	b.finish(young)
 	began := now
 	now = now.Add(time.Second)
-	b.answer(other, nil, false)
+	b.answer(other, nil, noVerdict)
 	if v := b.view(); !v.moved.Equal(began) {
 		t.Errorf("an answer to a younger message moved the clock by %v", v.moved.Sub(began))
 	}
-	b.answer(first, nil, false)
+	b.answer(first, nil, noVerdict)
 	if v := b.view(); !v.moved.Equal(now) {
 		t.Errorf("an answer to the oldest message did not start the clock anew")
 	}
-	b.answer(second, nil, false)
+	b.answer(second, nil, noVerdict)
 	if seq, n := b.ready(); seq != 2 || n != 2 {
 		t.Errorf("ready are %d entries through %d, want both", n, seq)
 	}

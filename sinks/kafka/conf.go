@@ -125,5 +125,23 @@ func (c *conf) redact(text string) string {
 	return text
 }
 
+// batchDefault is librdkafka's batch.size.
+const batchDefault = 1000000
+
+// shrink makes batches smaller, so that the topic takes them whatever it
+// allows for one message. It reports whether that changes anything.
+func (c *conf) shrink(bytes int64) bool {
+	now, err := strconv.ParseInt(c.values["batch.size"], 0, 64)
+	if err != nil {
+		now = batchDefault
+	}
+	bytes = max(bytes, 1)
+	if bytes >= now {
+		return false
+	}
+	c.values["batch.size"] = strconv.FormatInt(bytes, 10)
+	return true
+}
+
 // limit is the largest message the client takes.
 func (c *conf) limit() string { return c.values["message.max.bytes"] }

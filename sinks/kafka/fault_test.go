@@ -315,6 +315,43 @@ func TestTooLargeForTheTopic(t *testing.T) {
 	checkOneGap(t, w, consume(t, c.ListenAddrs()), r)
 }
 
+// A topic that takes every message but not batches of many gets smaller ones,
+// whether its limit may be read or not; nothing is refused.
+func TestBatchesTooLargeForTheTopic(t *testing.T) {
+	t.Parallel()
+	for name, readable := range map[string]bool{"limit known": true, "limit hidden": false} {
+		t.Run(name, func(t *testing.T) {
+			c, err := kfake.NewCluster(kfake.NumBrokers(1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if err := c.CreateTopic(testTopic, 1, map[string]string{"max.message.bytes": "60000"}); err != nil {
+				t.Fatal(err)
+			}
+			if !readable {
+				c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.DescribeConfigs}, Err: kerr.TopicAuthorizationFailed, Count: -1})
+			}
+			w := newWorld(t)
+			for i := range 1500 {
+				if i == 0 {
+					w.begin(Config{Brokers: c.ListenAddrs()})
+				}
+				w.unit(i%5, int64(i), noise(1000))
+			}
+			w.unit(3, 5000, noise(40000))
+			w.sync()
+			w.flush(30 * time.Second)
+			if st := w.sink.Stats(); st.Refused != 0 || st.Sessions > 8 || readable && st.Sessions != 2 {
+				t.Errorf("%d records are refused, in %d sessions", st.Refused, st.Sessions)
+			}
+			list := consume(t, c.ListenAddrs())
+			w.check(list)
+			inOrder(t, list)
+		})
+	}
+}
+
 // noise is text that does not compress below the limit.
 func noise(bytes int) string {
 	random := rand.New(rand.NewPCG(1, 2))

@@ -9,19 +9,20 @@ import (
 	"github.com/confluentinc/confluent-kafka-go/v2/kafka"
 )
 
-// isRefusal reports whether an error is about the message itself, or about
-// the batch that it was in: the same message, sent again alone, tells which.
-func isRefusal(err error) bool {
+// verdictOf tells whether an error is about the message itself, or about the
+// batch that it was in: the same message, sent again alone, tells which.
+func verdictOf(err error) verdict {
 	var e kafka.Error
 	if !errors.As(err, &e) {
-		return false
+		return noVerdict
 	}
 	switch e.Code() {
-	case kafka.ErrMsgSizeTooLarge, kafka.ErrRecordListTooLarge, kafka.ErrInvalidTimestamp,
-		kafka.ErrPolicyViolation, kafka.ErrInvalidRecord:
-		return true
+	case kafka.ErrMsgSizeTooLarge, kafka.ErrRecordListTooLarge:
+		return refusedSize
+	case kafka.ErrInvalidTimestamp, kafka.ErrPolicyViolation, kafka.ErrInvalidRecord:
+		return refusedMessage
 	}
-	return false
+	return noVerdict
 }
 
 // refusalReason says why a message was refused and what would have to change.

@@ -46,6 +46,9 @@ var errRefused = errors.New("the brokers refused a record")
 
 // serve runs one producer until it fails or ctx ends.
 func (r *run) serve(ctx context.Context) (err error) {
+	if batch := r.board.sift(); batch > 0 {
+		r.sink.conf.shrink(batch)
+	}
 	again := r.board.rewind()
 	if r.session, err = openSession(ctx, r.sink, r.board); err != nil {
 		return err
@@ -72,6 +75,9 @@ func (r *run) serve(ctx context.Context) (err error) {
 		r.known = true
 		r.limits = r.session.limits(ctx)
 		r.session.warn(r.limits)
+		if limit := r.limits.maxMessage; limit > 0 && r.sink.conf.shrink(limit-limit/8) {
+			return errRefused // not yet, but batches would be: go on with smaller ones
+		}
 	}
 	for _, f := range again {
 		if err := r.send(ctx, f); err != nil {

@@ -71,10 +71,10 @@ func (s *session) report(m *kafka.Message) {
 	}
 	err := m.TopicPartition.Error
 	if err == nil {
-		s.board.answer(t, nil, false)
+		s.board.answer(t, nil, noVerdict)
 		return
 	}
-	s.board.answer(t, deliveryError(err), isRefusal(err))
+	s.board.answer(t, deliveryError(err), verdictOf(err))
 }
 
 // connection notes an error that concerns no single message.
