@@ -151,7 +151,7 @@ func (f *follower) step() map[string][]event {
 	for name := range names {
 		was, is := c.Before().ByName(name), c.After().ByName(name)
 		if got := rows(f.t, c, name); len(got) > 0 {
-			if name == f.lies {
+			if f.lies != "" && name == f.lies {
 				got = got[1:]
 			}
 			events[name] = got

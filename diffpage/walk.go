@@ -116,10 +116,17 @@ func scan(v *view, t *schema.Table, tr tree, op Op, visit Visitor) error {
 	}
 	r := &row{view: v, table: t}
 	var c btree.Cell
+	last, any := int64(0), false
 	for {
 		pgno, ok, err := w.next(&c)
 		if err != nil || !ok {
 			return err
+		}
+		if !t.WithoutRowid {
+			if any && c.Rowid <= last {
+				return corrupt(t.Name, pgno, "rowid %d is there, and %d on a page before it", c.Rowid, last)
+			}
+			last, any = c.Rowid, true
 		}
 		r.at(pgno, &c)
 		if op == Delete {
