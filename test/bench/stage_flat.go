@@ -10,7 +10,7 @@ import (
 )
 
 // rowBytes is about what a row of the table takes on its page.
-const rowBytes = 112
+const rowBytes = 100
 
 // ready opens a database of about bytes, made by SQL in an earlier run or now.
 func (b *bench) ready(ctx context.Context, bytes int64) (*database, int64, error) {
