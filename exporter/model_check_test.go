@@ -240,8 +240,8 @@ func (m *model) checkCertificates(c *consumer.Consumer, scope string, count tall
 	certified := c.State.Certified(id)
 	for _, r := range c.Records {
 		w, ok := r.Body.(*envelope.Watermark)
-		if !ok || r.Stream != id || w.Through.Compare(certified[w.Through.Epoch]) > 0 {
-			continue
+		if !ok || r.Stream != id || w.Through.Compare(certified[w.Through.Epoch]) > 0 || w.Through.Commit < w.Through.TXID {
+			continue // not certified, or no more than a link
 		}
 		dump, ok := m.truth.dumps[mark{scope, w.Through.Epoch, w.Through.TXID}]
 		if !ok {

@@ -65,7 +65,7 @@ var opNames = [...]string{
 	"write", "capture", "upload", "upload merged", "compact", "full image", "evict", "wake", "hand off", "take over",
 	"zombie writes", "zombie uploads", "zombie ends", "node crashes", "resume", "reset", "abandon eviction", "reload", "drop images", "collect epochs",
 	"round", "flush", "exporter stops", "exporter starts", "exporter fails at a step", "state is lost", "state is copied", "old state is back",
-	"listing lags", "bucket fails", "bucket is mended", "time passes", "something happens in a round",
+	"listing lags", "bucket fails", "bucket is mended", "time passes or steps", "something happens in a round",
 }
 
 func (e event) String() string {
@@ -78,7 +78,7 @@ var weights = [opCount]int{
 	opEvict: 4, opWake: 9, opHandoff: 3, opTakeOver: 3, opZombieWrite: 3, opZombieUpload: 3, opZombieEnds: 1,
 	opNodeCrash: 1, opResume: 2, opReset: 1, opAbandon: 2, opReload: 1, opDropImages: 1, opCollect: 1,
 	opRound: 30, opFlush: 6, opStop: 2, opStart: 6, opFailAt: 2, opLoseState: 1, opCopyState: 1, opOldState: 1,
-	opLag: 2, opFault: 3, opMend: 4, opTick: 2, opRace: 8,
+	opLag: 2, opFault: 3, opMend: 4, opTick: 4, opRace: 8,
 }
 
 // draw makes a list of n events from a seed. Half of all lists lose no state.
@@ -392,7 +392,7 @@ func (m *model) operate(h *modelHost, ev event) {
 	case opMend:
 		h.fault.Clear()
 	case opTick:
-		m.clock.Add(3000)
+		h.tick(ev.B)
 	case opRace:
 		if h.e == nil {
 			return
@@ -442,6 +442,19 @@ func (h *modelHost) fail(b uint64) {
 		r.After = errInjected
 	}
 	h.fault.Add(r)
+}
+
+// tick lets time pass, or steps a clock by whole hours.
+func (h *modelHost) tick(b uint64) {
+	hours := (int64(b/4)%7 - 3) * 3_600_000
+	switch b % 4 {
+	case 0:
+		h.m.skew.Store(hours)
+	case 1:
+		h.skew.Store(hours)
+	default:
+		h.m.clock.Add(3000)
+	}
 }
 
 // flushUnlessBroken flushes when no fault can keep the sinks from it.

@@ -28,6 +28,8 @@ type model struct {
 	ctx   context.Context
 	dir   string
 	clock atomic.Int64
+	// skew is what the nodes' clocks are off by, in milliseconds.
+	skew  atomic.Int64
 	store *objstore.Memory
 	fleet *celldsim.Fleet
 	hosts []*modelHost
@@ -52,6 +54,8 @@ type modelHost struct {
 	e        *exporter.Exporter
 	stop     context.CancelFunc
 	done     chan error
+	// skew is what the exporter's clock is off by, in milliseconds.
+	skew atomic.Int64
 	// copied is an older copy of the state directory, "" for none.
 	copied string
 	// step is where the exporter fails next, after passing it left times.
@@ -123,7 +127,7 @@ func newModel(ctx context.Context, dir string, seed uint64, rig sabotage) (*mode
 	var err error
 	m.fleet, err = celldsim.New(ctx, celldsim.Config{
 		Bucket: m.store, Script: "shop", Classes: []string{class}, Seed: seed, Layout: layout, TruncatePages: 40 * r.IntN(3),
-		Now: func() time.Time { return time.UnixMilli(m.clock.Add(10)) },
+		Now: func() time.Time { return time.UnixMilli(m.clock.Add(10) + m.skew.Load()) },
 	})
 	if err != nil {
 		return nil, err
@@ -188,7 +192,7 @@ func (h *modelHost) start() {
 	e, err := exporter.New(h.m.ctx, exporter.Options{
 		Settings: h.settings, Logger: slog.New(slog.NewTextHandler(&h.m.log, &slog.HandlerOptions{ReplaceAttr: noTime})).With("node", h.settings.Node),
 		Fleet: h.fault, Export: h.fault, FS: alwaysNew{now: &h.m.clock}, Interval: time.Hour, Step: h.passes,
-		Now: func() time.Time { return time.UnixMilli(h.m.clock.Add(1)) },
+		Now: func() time.Time { return time.UnixMilli(h.m.clock.Add(1) + h.skew.Load()) },
 	})
 	if errors.Is(err, errInjected) {
 		return

@@ -57,8 +57,8 @@ func (c *Consumer) CompareDump(scope string, source map[string]celldsim.DumpedTa
 func (c *Consumer) Certified(src Source) []string {
 	id, _ := c.Stream(src.Scope)
 	certified := c.State.Certified(id)[src.Epoch]
-	if certified.TXID != src.TXID {
-		return []string{fmt.Sprintf("cell %s: certified to e%d:%d, the head is e%d:%d", src.Scope, src.Epoch, certified.TXID, src.Epoch, src.TXID)}
+	if certified.TXID != src.TXID || certified.Commit < src.TXID {
+		return []string{fmt.Sprintf("cell %s: certified to %v, the head is e%d:%d", src.Scope, certified, src.Epoch, src.TXID)}
 	}
 	return nil
 }
