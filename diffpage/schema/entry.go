@@ -101,8 +101,8 @@ func isVirtual(sql string) bool {
 }
 
 // markShadows finds the tables that virtual tables keep their content in, by
-// the names the modules of SQLite itself claim: the virtual table's name, an
-// underscore, and a suffix of the module.
+// the names their modules claim: the virtual table's name, an underscore, and
+// a suffix of the module. Known are the modules of SQLite itself and vec0.
 func markShadows(tables []*Table) {
 	modules := make(map[string]string)
 	for _, t := range tables {
@@ -114,14 +114,24 @@ func markShadows(tables []*Table) {
 		return
 	}
 	for _, t := range tables {
-		i := strings.LastIndexByte(t.Name, '_')
-		if t.Kind != Ordinary || i < 0 {
-			continue
-		}
-		if module, ok := modules[strings.ToLower(t.Name[:i])]; ok && isShadowSuffix(module, strings.ToLower(t.Name[i+1:])) {
+		if t.Kind == Ordinary && isShadow(modules, strings.ToLower(t.Name)) {
 			t.Kind = Shadow
 		}
 	}
+}
+
+// isShadow tries every underscore of a name as the one behind the virtual
+// table's: both parts may have more of them.
+func isShadow(modules map[string]string, name string) bool {
+	for i := range len(name) {
+		if name[i] != '_' {
+			continue
+		}
+		if module, ok := modules[name[:i]]; ok && isShadowSuffix(module, name[i+1:]) {
+			return true
+		}
+	}
+	return false
 }
 
 func isShadowSuffix(module, suffix string) bool {
@@ -140,8 +150,20 @@ func isShadowSuffix(module, suffix string) bool {
 		return suffix == "node" || suffix == "parent" || suffix == "rowid"
 	case "spellfix1":
 		return suffix == "vocab"
+	case "vec0":
+		switch suffix {
+		case "auxiliary", "chunks", "info", "rowids":
+			return true
+		}
+		return isNumbered(suffix, "vector_chunks") || isNumbered(suffix, "metadatachunks") || isNumbered(suffix, "metadatatext")
 	}
 	return false
+}
+
+// isNumbered says that a suffix is the word and a number of two digits.
+func isNumbered(suffix, word string) bool {
+	digit := func(c byte) bool { return c >= '0' && c <= '9' }
+	return len(suffix) == len(word)+2 && suffix[:len(word)] == word && digit(suffix[len(word)]) && digit(suffix[len(word)+1])
 }
 
 // moduleOf reads the module's name out of a stored CREATE VIRTUAL TABLE text:

@@ -302,3 +302,38 @@ func BenchmarkLoad(b *testing.B) {
 		}
 	})
 }
+
+// TestShadows: which names belong to a virtual table, and which only look so.
+func TestShadows(t *testing.T) {
+	entries := []Entry{}
+	add := func(name, sql string, root uint32) {
+		entries = append(entries, Entry{Type: "table", Name: []byte(name), Table: []byte(name), Root: root, SQL: []byte(sql)})
+	}
+	for name, module := range map[string]string{"docs": "fts5", "old": "fts4", "box": "rtree", "emb": "vec0(v float[4])", "my_emb": "VEC0(v float[4])"} {
+		add(name, "CREATE VIRTUAL TABLE "+name+" USING "+module, 0)
+	}
+	want := map[string]Kind{
+		"docs_content": Shadow, "docs_idx": Shadow, "DOCS_data": Shadow, "docs_segdir": Ordinary, "docs_more_content": Ordinary,
+		"old_segdir": Shadow, "old_stat": Shadow, "old_idx": Ordinary, "box_node": Shadow, "box_content": Ordinary,
+		"emb_chunks": Shadow, "emb_rowids": Shadow, "emb_info": Shadow, "emb_auxiliary": Shadow, "emb_vector_chunks00": Shadow,
+		"my_emb_vector_chunks15": Shadow, "emb_metadatachunks01": Shadow, "emb_metadatatext02": Shadow,
+		"emb_vector_chunks": Ordinary, "emb_vector_chunks0": Ordinary, "emb_vector_chunks0x": Ordinary, "emb_vector_chunks000": Ordinary,
+		"emb_content": Ordinary, "other_chunks": Ordinary, "emb": Virtual, "emb_": Ordinary,
+	}
+	root := uint32(2)
+	for name, kind := range want {
+		if kind != Virtual {
+			add(name, `CREATE TABLE "`+name+`"(a)`, root)
+			root++
+		}
+	}
+	s, err := new(Cache).Load(UTF8, entries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, kind := range want {
+		if tab := s.ByName(name); tab == nil || tab.Kind != kind {
+			t.Errorf("%s: %+v, want a %v", name, tab, kind)
+		}
+	}
+}
