@@ -50,6 +50,7 @@ func (jn *journal) touch(s *stream) {
 		jn.batch.since = jn.now()
 	}
 	jn.batch.streams[s] = struct{}{}
+	s.doc.Used = jn.now().UnixMicro()
 }
 
 // commitIfLarge bounds the memory of staged pages and the open shadows.
@@ -68,8 +69,6 @@ func (jn *journal) commit(ctx context.Context) error {
 	if len(b.streams) == 0 {
 		return nil
 	}
-	// What was begun on our own disk is finished also when we are to stop.
-	ctx = context.WithoutCancel(ctx)
 	if err := jn.flush(ctx); err != nil {
 		return err
 	}
@@ -112,7 +111,6 @@ func (jn *journal) checkpoint(ctx context.Context) error {
 	if len(jn.batch.streams) == 0 {
 		return nil
 	}
-	ctx = context.WithoutCancel(ctx)
 	if err := jn.flush(ctx); err != nil {
 		return err
 	}
@@ -131,7 +129,7 @@ func (jn *journal) checkpoint(ctx context.Context) error {
 	if err := jn.at(StepDocuments); err != nil {
 		return err
 	}
-	if err := jn.dir.Save(context.WithoutCancel(ctx), jn.now().UnixMilli(), docs...); err != nil {
+	if err := jn.dir.Save(context.WithoutCancel(ctx), docs...); err != nil {
 		return stateFailed(err)
 	}
 	if err := jn.at(StepApplied); err != nil {
@@ -166,5 +164,5 @@ func (jn *journal) catchUp(ctx context.Context, s *stream) error {
 // saveNow stores a stream's document at once. The stream has caught up before
 // the document was changed.
 func (jn *journal) saveNow(ctx context.Context, s *stream) error {
-	return stateFailed(jn.dir.Save(context.WithoutCancel(ctx), jn.now().UnixMilli(), s.doc))
+	return stateFailed(jn.dir.Save(context.WithoutCancel(ctx), s.doc))
 }

@@ -44,7 +44,7 @@ func takeUp(ctx context.Context, k *kit, files *shadows) error {
 		for _, d := range r.docs {
 			docs = append(docs, d)
 		}
-		if err := k.dir.Save(ctx, k.now().UnixMilli(), docs...); err != nil {
+		if err := k.dir.Save(ctx, docs...); err != nil {
 			return err
 		}
 		if err := k.spool.SetApplied(last); err != nil {

@@ -43,7 +43,7 @@ func (rd *rounds) trimShadow(ctx context.Context, doc *state.Stream) error {
 		trimmed = *s.doc
 	}
 	trimmed.Shadow.File = ""
-	if err := rd.dir.Save(ctx, rd.now().UnixMilli(), &trimmed); err != nil {
+	if err := rd.dir.Save(ctx, &trimmed); err != nil {
 		return stateFailed(err)
 	}
 	return stateFailed(rd.shadows.removeShadow(file))

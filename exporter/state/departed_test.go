@@ -17,11 +17,11 @@ func TestDeparted(t *testing.T) {
 	defer d.Close()
 	const n = 3*departedPage + 7
 	for i := range n {
-		s := &Stream{Scope: fmt.Sprintf("Cart:%03d", (i*101)%n), Residency: Residency{Epoch: 1, Closed: i%3 > 0}, Shadow: Shadow{File: "f", PageSize: 4096, Commit: 2}}
+		s := &Stream{Scope: fmt.Sprintf("Cart:%03d", (i*101)%n), Used: int64(i / 2), Residency: Residency{Epoch: 1, Closed: i%3 > 0}, Shadow: Shadow{File: "f", PageSize: 4096, Commit: 2}}
 		if i%5 == 0 {
 			s.Shadow.File = ""
 		}
-		if err := d.Save(t.Context(), int64(i/2), s); err != nil {
+		if err := d.Save(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -44,7 +44,7 @@ func TestDeparted(t *testing.T) {
 		}
 		seen[s.Scope] = true
 		s.Shadow.File = ""
-		if err := d.Save(t.Context(), 1000, s); err != nil {
+		if err := d.Save(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
 	}

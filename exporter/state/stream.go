@@ -26,6 +26,9 @@ type Stream struct {
 	CommittedAt int64     `json:"committed_at"`
 	Residency   Residency `json:"residency"`
 	Shadow      Shadow    `json:"shadow"`
+	// Used is when something of the stream was spooled last, in microseconds
+	// since the Unix epoch. It orders Departed.
+	Used int64 `json:"used"`
 	// Described are the table generations whose schema record went out in
 	// the residency's epoch.
 	Described []envelope.TableGeneration `json:"described,omitempty"`
@@ -95,9 +98,8 @@ func (d *Dir) Load(ctx context.Context, scope string) (*Stream, error) {
 	return &s, nil
 }
 
-// Save stores streams in one transaction; used is the time of their last use
-// in milliseconds, which orders Departed.
-func (d *Dir) Save(ctx context.Context, used int64, streams ...*Stream) error {
+// Save stores streams in one transaction.
+func (d *Dir) Save(ctx context.Context, streams ...*Stream) error {
 	tx, err := d.db.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("write state database: %w", err)
@@ -115,7 +117,7 @@ func (d *Dir) Save(ctx context.Context, used int64, streams ...*Stream) error {
 		if _, err := tx.ExecContext(ctx,
 			`INSERT INTO streams(scope, open, used, departed, doc) VALUES(?,?,?,?,?)
 				ON CONFLICT(scope) DO UPDATE SET open = excluded.open, used = excluded.used, departed = excluded.departed, doc = excluded.doc`,
-			s.Scope, open, used, s.departed(), string(doc)); err != nil {
+			s.Scope, open, s.Used, s.departed(), string(doc)); err != nil {
 			return fmt.Errorf("write state of %s: %w", s.Scope, err)
 		}
 	}
