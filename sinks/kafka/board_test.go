@@ -172,3 +172,49 @@ func TestBoardOwed(t *testing.T) {
 		t.Errorf("ready are %d entries through %d, want both", n, seq)
 	}
 }
+
+// Everything behind an entry of its stream that is sent again is sent again
+// too, also what arrived, as when the topic got more partitions meanwhile.
+func TestBoardRewindsWholeStreams(t *testing.T) {
+	b := newBoard(stillClock)
+	var flights []*flight
+	var tickets []*ticket
+	for i, stream := range []int{0, 1, 0, 1} {
+		f := b.add(fakeEntry{uint64(i + 1), stream})
+		flights, tickets = append(flights, f), append(tickets, b.send(f, 0, 1))
+		b.finish(f)
+	}
+	for _, i := range []int{1, 2, 3} {
+		b.answer(tickets[i], nil, noVerdict)
+	}
+	b.abort(errors.New("the session failed"))
+	b.answer(tickets[0], errors.New("purged"), noVerdict)
+	again := b.rewind()
+	if len(again) != 2 || again[0] != flights[0] || again[1] != flights[2] || again[1].prefix != 0 {
+		t.Errorf("%d entries are sent again, want the first and the third", len(again))
+	}
+}
+
+func TestBoardSift(t *testing.T) {
+	for name, test := range map[string]struct {
+		sizes []int64
+		batch int64
+		left  int
+	}{
+		"many small ones":       {[]int64{20000, 20000, 20000, 20000}, 40000, 0},
+		"one large among small": {[]int64{100, 90000, 200}, 0, 1},
+		"alone":                 {[]int64{70000}, 0, 1},
+		"small ones, small sum": {[]int64{1000, 2000, 3000}, 0, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBoard(stillClock)
+			for i, size := range test.sizes {
+				b.suspects[mark{1, int64(i)}] = suspect{size, true}
+			}
+			b.suspects[mark{2, 0}] = suspect{1, false}
+			if batch := b.sift(); batch != test.batch || len(b.suspects) != test.left+1 {
+				t.Errorf("batches of %d, %d suspects left, want %d and %d", batch, len(b.suspects), test.batch, test.left+1)
+			}
+		})
+	}
+}

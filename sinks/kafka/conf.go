@@ -31,7 +31,7 @@ const (
 	// refuse.
 	clientLimit = 64 << 20
 	// eventsHeld is the buffer between librdkafka and the reader of events.
-	eventsHeld = 4096
+	eventsHeld = 16384
 )
 
 func newConf(cfg *Config, file []kafkaprops.Property) *conf {

@@ -25,7 +25,16 @@ import (
 	"celldexport/sinks/delivery"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if topic := os.Getenv(childBroker); topic != "" {
+		if err := serveAsBroker(topic); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const testTopic = "celld-changes"
 
