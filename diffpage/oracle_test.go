@@ -225,7 +225,7 @@ func (f *follower) scanned(t *schema.Table, scan func(string, Visitor) error) ta
 // repeat checks that the pages of a change alone lead to the state after it.
 func (f *follower) repeat(c *Change) {
 	f.t.Helper()
-	var now [2][]byte
+	buf := make([]byte, c.PageSize())
 	last := uint32(0)
 	err := c.Pages(func(pgno uint32, data []byte) error {
 		at := int(pgno-1) * len(data)
@@ -233,11 +233,11 @@ func (f *follower) repeat(c *Change) {
 			return fmt.Errorf("page %d after %d is not the source's", pgno, last)
 		}
 		if pgno <= f.sh.Commit() && f.sh.PageSize() == c.PageSize() {
-			var err error
-			if now[0], err = f.sh.Page(pgno, now[0]); err != nil {
+			was, err := f.sh.Page(pgno, buf)
+			if err != nil {
 				return err
 			}
-			if string(now[0]) == string(data) {
+			if string(was) == string(data) {
 				return fmt.Errorf("page %d did not change", pgno)
 			}
 		}

@@ -184,6 +184,7 @@ func (f *follower) stepAside(t testing.TB) bool {
 		}
 	}()
 	f.src.conn = conn
+	f.src.exec("PRAGMA synchronous=OFF")
 	if !sound(conn) {
 		return false
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -63,6 +64,30 @@ func (r *recorder) end(t testing.TB) {
 	r.session = nil
 }
 
+// number is a value of a dump with integral reals as integers: a session has
+// the default of an added column without the column's affinity.
+func number(val string) string {
+	if val == "" || val[0] != 'r' {
+		return val
+	}
+	bits, err := strconv.ParseUint(val[1:], 16, 64)
+	if f := math.Float64frombits(bits); err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53 {
+		return fmt.Sprintf("i%d", int64(f))
+	}
+	return val
+}
+
+// mixed says that a key holds a real that some integer equals. Two such keys
+// are one to a session or two, as they fall into its hash table.
+func mixed(changes keyed) bool {
+	for key := range changes {
+		if slices.ContainsFunc(strings.Split(key, "/"), func(val string) bool { return number(val) != val }) {
+			return true
+		}
+	}
+	return false
+}
+
 // keyed are net changes by the text of the declared key.
 type keyed map[string]event
 
@@ -78,6 +103,9 @@ func (r *recorder) compare(t testing.TB, c *Change) {
 			continue
 		}
 		ours := byKey(t, tab, rows(t, c, tab.Name))
+		if mixed(ours) || mixed(theirs[tab.Name]) {
+			continue
+		}
 		for key, e := range theirs[tab.Name] {
 			if o, ok := ours[key]; !ok || o.op != e.op || !agrees(e.before, o.before) || !agrees(e.after, o.after) {
 				t.Errorf("table %s: session has %v, diff %v", tab.Name, cut(e.String()), cut(o.String()))
@@ -100,7 +128,7 @@ func sessionKnows(tab *schema.Table) bool {
 // agrees compares the columns that a session names with a whole row.
 func agrees(part, row string) bool {
 	p, w := strings.Split(part, "|"), strings.Split(row, "|")
-	return slices.EqualFunc(p, w, func(named, is string) bool { return named == "?" || named == is })
+	return slices.EqualFunc(p, w, func(named, is string) bool { return named == "?" || number(named) == number(is) })
 }
 
 // byKey nets events of rowids to events of declared keys.
