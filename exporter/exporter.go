@@ -28,6 +28,7 @@ import (
 	"celldexport/internal/objstore"
 	"celldexport/ltxtail"
 	"celldexport/ltxtail/proof"
+	"celldexport/sinks"
 	"celldexport/sinks/delivery"
 )
 
@@ -41,6 +42,8 @@ type Options struct {
 	// Fleet and Export replace the stores that the settings name, for tests
 	// and the demo. They are used as they are, without retries.
 	Fleet, Export objstore.Store
+	// More are sinks beside those that the settings name.
+	More []sinks.Sink
 	// FS and Watch replace the view of the node's directory; nil is the
 	// operating system's.
 	FS    ltxtail.FS
@@ -66,6 +69,7 @@ type Exporter struct {
 	retention *retention
 	rounds    *rounds
 	refusals  *refusals
+	catchUps  *catchUps
 	journal   *journal
 	shadows   *shadows
 	report    report
@@ -85,6 +89,8 @@ type kit struct {
 	// dir and spool are our own state.
 	dir   *state.Dir
 	spool *delivery.Spool
+	// makeRoom lets the spool go on without a sink that alone holds it up.
+	makeRoom func(context.Context) (bool, error)
 }
 
 // New opens the state directory, claims the node, and takes up what the spool
@@ -112,6 +118,9 @@ func build(ctx context.Context, o Options) (*Exporter, error) {
 	}
 	if err := e.open(ctx, o); err != nil {
 		return nil, errors.Join(err, e.Close())
+	}
+	if o.Registry != nil {
+		o.Registry.MustRegister(newSinkMetrics(e.delivery.Status, e.now))
 	}
 	return e, nil
 }
@@ -143,7 +152,7 @@ func (e *Exporter) open(ctx context.Context, o Options) error {
 		watch = ltxtail.Inotify
 	}
 	e.tail = ltxtail.New(ltxtail.Config{Root: o.Settings.Watch, FS: o.FS, Watch: watch, Log: e.log, Now: e.now})
-	if err := e.openDelivery(export); err != nil {
+	if err := e.openDelivery(export, o.More); err != nil {
 		return err
 	}
 	if err := e.compareObjects(ctx, export); err != nil {
@@ -176,6 +185,7 @@ func (e *Exporter) assemble(n *node, random io.Reader) {
 	e.shadows, e.journal = fs, jn
 	e.rounds = &rounds{kit: k, prover: prover, node: n, residencies: rs, agenda: ag, journal: jn, shadows: fs, streams: make(map[string]*stream), idle: newIdlers()}
 	e.refusals = &refusals{kit: k, delivery: e.delivery, rounds: e.rounds, journal: jn}
+	e.catchUps = &catchUps{kit: k, delivery: e.delivery, rounds: e.rounds, bases: bs}
 }
 
 // openStores opens the fleet and the export bucket with retries and counts.

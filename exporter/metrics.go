@@ -14,7 +14,8 @@ type metrics struct {
 	records, rebases, restoredBytes, nulls  prometheus.Counter
 	rows                                    *prometheus.CounterVec
 	bulk                                    prometheus.Counter
-	expired                                 prometheus.Counter
+	expired, gaps                           prometheus.Counter
+	sinkRebases                             *prometheus.CounterVec
 	traffic                                 traffic
 }
 
@@ -47,6 +48,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		rows:           vec("rows_total", "Row changes spooled by operation.", "op"),
 		bulk:           counter("bulk_total", "Table generations named by a bulk record."),
 		expired:        counter("expired_objects_total", "Export objects deleted because they are older than the retention."),
+		gaps:           counter("gaps_total", "Gap records spooled."),
+		sinkRebases:    vec("sink_rebases_total", "Streams sent as a whole to one sink that lacked them.", "sink"),
 		traffic: traffic{
 			requests: vec("bucket_requests_total", "Requests to the buckets by operation and outcome.", "bucket", "op", "outcome"),
 			bytes:    vec("bucket_bytes_total", "Bytes moved from and to the buckets.", "bucket", "op"),
@@ -54,7 +57,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	if reg != nil {
 		reg.MustRegister(m.queueBytes, m.pendingCommits, m.certifiable, m.streams, m.watched, m.pendingFiles, m.facets, m.polling,
-			m.records, m.rebases, m.restoredBytes, m.nulls, m.rows, m.bulk, m.expired, m.traffic.requests, m.traffic.bytes)
+			m.records, m.rebases, m.restoredBytes, m.nulls, m.rows, m.bulk, m.expired, m.gaps, m.sinkRebases, m.traffic.requests, m.traffic.bytes)
 	}
 	return m
 }

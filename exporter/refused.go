@@ -111,17 +111,22 @@ func (rf *refusals) spoolGap(s *stream, r delivery.Refusal) error {
 		return err
 	}
 	rf.journal.spooled(s, seq, 0)
+	rf.metrics.gaps.Inc()
 	rf.log.Error("a sink's place refused records for good: a gap tells its readers", "sink", r.Sink, "cell", r.Scope,
 		"epoch", r.Epoch, "records", r.Records, "through", r.To.String(), "reason", r.Reason)
 	return nil
 }
 
-// round reports what was refused and then works on the cells.
+// round reports what was refused, works on the cells, and then sends sinks the
+// streams that they lack.
 func (e *Exporter) round(ctx context.Context) error {
 	if err := e.refusals.report(ctx); err != nil {
 		return err
 	}
-	return e.rounds.round(ctx)
+	if err := e.rounds.round(ctx); err != nil {
+		return err
+	}
+	return e.catchUps.round(ctx)
 }
 
 // mostTellings bounds how often deliver begins anew: a place may refuse the

@@ -89,7 +89,7 @@ func (rt *retention) sweep(ctx context.Context) (bucket.Swept, error) {
 // beginning we do not know keeps everything before its end.
 func (rt *retention) open(ctx context.Context) ([]bucket.Range, error) {
 	var ranges []bucket.Range
-	for r, err := range rt.dir.Residencies(ctx) {
+	for r, err := range rt.dir.Residencies(ctx, "") {
 		if err != nil {
 			return nil, err
 		}

@@ -152,7 +152,7 @@ func (e *Exporter) once(ctx context.Context, deadline time.Time) ([]Pending, err
 			}
 		}
 		e.publish(last)
-		if last == nil && walk == nil && len(e.rounds.unfinished()) == 0 {
+		if last == nil && walk == nil && len(e.rounds.unfinished()) == 0 && !e.catchUps.pending() {
 			break
 		}
 		if e.now().After(deadline) {
@@ -170,6 +170,9 @@ func (e *Exporter) once(ctx context.Context, deadline time.Time) ([]Pending, err
 	left := e.rounds.unfinished()
 	if last != nil {
 		left = append(left, Pending{Cell: "all cells", Reason: last.Error()})
+	}
+	if e.catchUps.pending() {
+		left = append(left, Pending{Cell: "all cells", Reason: "a sink lacks streams that are not sent to it as a whole yet"})
 	}
 	if walk != nil {
 		left = append(left, Pending{Cell: "watch directory", Reason: walk.Error()})

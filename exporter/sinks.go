@@ -18,8 +18,8 @@ import (
 )
 
 // openDelivery makes the sinks that the settings name and attaches them to
-// the spool. export is the bucket sink's store.
-func (e *Exporter) openDelivery(export objstore.Store) error {
+// the spool, and more beside them. export is the bucket sink's store.
+func (e *Exporter) openDelivery(export objstore.Store, more []sinks.Sink) error {
 	var list []sinks.Sink
 	for _, name := range e.settings.Export.Sinks {
 		sink, err := e.newSink(name, export)
@@ -28,13 +28,18 @@ func (e *Exporter) openDelivery(export objstore.Store) error {
 		}
 		list = append(list, sink)
 	}
+	list = append(list, more...)
 	var err error
 	e.delivery, err = delivery.New(delivery.Config{
 		Spool: e.spool, Sinks: list, Dir: e.dir.Delivery(), Now: e.now, Logger: e.log,
 		WatermarkEvery: watermarkEvery(e.settings),
 	})
+	if err != nil {
+		return err
+	}
 	e.retention = &retention{kit: e.kit, engine: e.delivery, store: export}
-	return err
+	e.makeRoom = e.delivery.MakeRoom
+	return nil
 }
 
 // lowLatency is the shortest interval of rounds.

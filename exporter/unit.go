@@ -57,12 +57,28 @@ func (us *units) export(ctx context.Context, s *stream, units []proof.Unit) erro
 }
 
 // room reports whether the spool takes another unit. One is always taken, so
-// that a unit larger than the spool's bound still goes through.
+// that a unit larger than the spool's bound still goes through. A sink that
+// alone holds up a full spool is detached.
 func (en *entries) room() error {
-	if used, entries := en.spool.Usage(); entries > 0 && used >= en.settings.Export.SpoolBytes {
-		return waiting(StateFull, "the spool holds %d bytes (spool_bytes %d): reading stops until the sinks acknowledge", used, en.settings.Export.SpoolBytes)
+	used, full := en.full()
+	if !full {
+		return nil
 	}
-	return nil
+	if en.makeRoom != nil {
+		relieved, err := en.makeRoom(context.Background())
+		if err != nil {
+			return stateFailed(err)
+		}
+		if used, full = en.full(); relieved && !full {
+			return nil
+		}
+	}
+	return waiting(StateFull, "the spool holds %d bytes (spool_bytes %d): reading stops until the sinks acknowledge", used, en.settings.Export.SpoolBytes)
+}
+
+func (en *entries) full() (used int64, full bool) {
+	used, entries := en.spool.Usage()
+	return used, entries > 0 && used >= en.settings.Export.SpoolBytes
 }
 
 func (us *units) exportUnit(ctx context.Context, s *stream, u proof.Unit) error {

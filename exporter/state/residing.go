@@ -24,11 +24,12 @@ type Residing struct {
 // held up.
 const residingAtOnce = 500
 
-// Residencies yields the residencies of bound streams that are not closed, in
-// the order of scopes. Those that begin meanwhile may be left out.
-func (d *Dir) Residencies(ctx context.Context) iter.Seq2[Residing, error] {
+// Residencies yields the residencies of bound streams that are not closed and
+// whose scopes come after one ("" for all), in the order of scopes. Those that
+// begin meanwhile may be left out.
+func (d *Dir) Residencies(ctx context.Context, after string) iter.Seq2[Residing, error] {
 	return func(yield func(Residing, error) bool) {
-		for after := ""; ; {
+		for after := after; ; {
 			some, last, err := d.residencies(ctx, after)
 			if err != nil {
 				yield(Residing{}, fmt.Errorf("list open residencies: %w", err))

@@ -49,23 +49,21 @@ type pendingMark struct {
 // hold is why an account gets no watermark.
 type hold uint8
 
+// The values are those of accounts on disk.
 const (
 	// holdLost: the chain was lost with the state directory.
-	holdLost hold = 1 << iota
-	// holdMissed: the sink was not attached while entries of this epoch
-	// passed; a re-base in that sink lifts it.
-	holdMissed
+	holdLost hold = 1
 	// holdOrder: records came at or below a position that a watermark had
 	// passed, so that no later one could be true.
-	holdOrder
+	holdOrder hold = 4
 	// holdRefused: the sink's place refused records for good; the gap that
 	// tells of them lifts it.
-	holdRefused
+	holdRefused hold = 8
 )
 
 // deliver takes an acknowledged entry into account. idle is how long a
 // stretch without records waits, in milliseconds.
-func (a *account) deliver(s *summary, sink string, now, idle int64) {
+func (a *account) deliver(s *summary, now, idle int64) {
 	u := &s.unit
 	if u.Form == FormClose {
 		a.closed = true
@@ -74,9 +72,6 @@ func (a *account) deliver(s *summary, sink string, now, idle int64) {
 	}
 	if u.Uncertified {
 		a.hold |= holdLost
-	}
-	if u.Sink == sink && s.snapshot {
-		a.hold &^= holdMissed
 	}
 	if s.counted > 0 {
 		if a.passed(u.Position) || a.counter.AddEntry(u.Position, s.counted) != nil {
@@ -121,6 +116,9 @@ func (a *account) schedule(now, idle int64) {
 
 // open reports whether something was delivered that no watermark went over.
 func (a *account) open() bool { return a.mark == nil || a.through.Compare(*a.mark) > 0 }
+
+// settled reports whether no watermark will follow.
+func (a *account) settled() bool { return a.pending == nil && (a.hold&(holdLost|holdOrder) != 0 || !a.open()) }
 
 // watermark is the entry that certifies what was delivered so far, and its
 // only record.

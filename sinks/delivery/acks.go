@@ -16,6 +16,7 @@ type posting struct {
 	bytes      int64
 	dropped    int64
 	held       []*account // came to be held by this acknowledgement
+	whole      []head     // snapshots of whole streams
 }
 
 type accountKey struct {
@@ -31,9 +32,8 @@ const (
 	keptEpochs = 4
 )
 
-// take posts one acknowledged entry. missed tells that the sink was attached
-// late, so that an epoch it did not see begin is not whole in it.
-func (p *posting) take(h *head, missed bool) error {
+// take posts one acknowledged entry.
+func (p *posting) take(h *head) error {
 	p.bytes += h.bytes
 	u := &h.unit
 	if u.Sink != "" && u.Sink != p.name {
@@ -62,12 +62,9 @@ func (p *posting) take(h *head, missed bool) error {
 		if a, err = p.begin(key); err != nil {
 			return err
 		}
-		if missed && !h.link {
-			a.hold = holdMissed
-		}
 	}
 	before := a.hold
-	a.deliver(&h.summary, p.name, p.now, p.idle)
+	a.deliver(&h.summary, p.now, p.idle)
 	if h.records > 0 {
 		a.place.extend(p.where)
 	}
@@ -96,8 +93,30 @@ func (p *posting) account(key accountKey) (*account, error) {
 func (p *posting) begin(key accountKey) (*account, error) {
 	a := &account{stream: key.stream, epoch: key.epoch}
 	p.accounts[key] = a
-	_, err := p.tx.prune.Exec(p.sink, appendStream(nil, key.stream), keptEpochs-2)
-	return a, err
+	return a, p.prune(key.stream)
+}
+
+// prune drops the accounts of old epochs that have nothing left to certify.
+func (p *posting) prune(s envelope.Stream) error {
+	epochs, err := p.tx.oldEpochs(p.sink, s)
+	if err != nil {
+		return err
+	}
+	for _, epoch := range epochs {
+		key := accountKey{s, epoch}
+		a, err := p.account(key)
+		if err != nil {
+			return err
+		}
+		if a != nil && !a.settled() {
+			continue
+		}
+		delete(p.accounts, key)
+		if _, err := p.tx.Exec("DELETE FROM account WHERE sink = ? AND stream = ? AND epoch = ?", p.sink, keyOf(s), int64(epoch)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // store writes the accounts and forgets them.

@@ -13,6 +13,8 @@ type cursor struct {
 	seg  *segment
 	off  int64 // where entry seq+1 begins in seg; 0 when it is to be looked for
 	head []byte
+	// leaps passes over entries that left; without it they are an error.
+	leaps bool
 }
 
 // next is the entry after the last one, nil when there is none yet.
@@ -55,6 +57,15 @@ func (c *cursor) locate() (*segment, error) {
 		return nil, fmt.Errorf("entry %d left the spool, the first is %d", want, first)
 	}
 	seg := segs[i]
+	if i < len(segs)-1 && want > seg.last {
+		next := segs[i+1].first
+		c.s.files.mu.Unlock()
+		if !c.leaps {
+			return nil, fmt.Errorf("entry %d left the spool, the next is %d", want, next)
+		}
+		c.seq = next - 1
+		return c.locate()
+	}
 	c.s.files.mu.Unlock()
 	if c.seg == seg && c.off > 0 {
 		return seg, nil

@@ -52,9 +52,8 @@ type Engine struct {
 
 // New attaches the sinks to the spool. A sink that is new to a delivery.db
 // that knows others, or that comes back after entries left the spool without
-// it, begins with the entries spooled from now on; Status tells since when,
-// and its epochs are certified again once they begin with a link or were
-// re-based in that sink.
+// it, begins with the entries spooled from now on; Status tells since when.
+// The streams that were there before are behind in it: see Behind.
 func New(cfg Config) (*Engine, error) {
 	if cfg.Spool == nil || len(cfg.Sinks) == 0 {
 		return nil, errors.New("delivery needs a spool and at least one sink")
@@ -102,8 +101,7 @@ func (e *Engine) attach() error {
 	if err != nil {
 		return err
 	}
-	first, last := e.spool.files.first(), e.spool.Last()
-	if len(known) == 0 && first > 1 {
+	if first := e.spool.files.first(); len(known) == 0 && first > 1 {
 		return fmt.Errorf("%s knows no sink but the spool begins at entry %d: it is not the one kept with this spool: %w",
 			e.journal.path, first, ErrCorrupt)
 	}
@@ -115,18 +113,7 @@ func (e *Engine) attach() error {
 		}
 		seen[name] = true
 		row, ok := known[name]
-		cursor := row.cursor
-		switch {
-		case ok && cursor > last:
-			return fmt.Errorf("sink %s acknowledged entry %d but the spool ends at %d: %w", name, cursor, last, ErrCorrupt)
-		case ok && cursor+1 >= first:
-			continue
-		case !ok && len(known) == 0:
-			cursor = 0
-		default:
-			cursor = last
-		}
-		if err := e.journal.attach(name, cursor, ok); err != nil {
+		if err := e.place(name, row, ok, len(known) == 0); err != nil {
 			return err
 		}
 	}
@@ -134,13 +121,76 @@ func (e *Engine) attach() error {
 		return err
 	}
 	for _, sink := range e.cfg.Sinks {
-		row := known[sink.Name()]
-		e.outlets = append(e.outlets, &outlet{
-			e: e, sink: sink, id: row.id, since: row.since, acked: row.cursor, saved: row.cursor,
-			records: row.records, watermarks: row.watermarks,
-		})
+		o, err := e.newOutlet(sink, known[sink.Name()])
+		if err != nil {
+			return err
+		}
+		e.outlets = append(e.outlets, o)
 	}
 	return nil
+}
+
+// place gives a sink that the journal does not know, or that lost its place,
+// one in the spool.
+func (e *Engine) place(name string, row sinkRow, ok, alone bool) error {
+	first, last := e.spool.files.first(), e.spool.Last()
+	if ok {
+		if row.cursor > last {
+			return fmt.Errorf("sink %s acknowledged entry %d but the spool ends at %d: %w", name, row.cursor, last, ErrCorrupt)
+		}
+		away, err := e.journal.absent(row.id)
+		if err != nil {
+			return err
+		}
+		next := row.cursor + 1
+		if away != nil && row.cursor >= away.handed {
+			next = away.skipped + 1
+		}
+		if next >= first && e.spool.files.holds(next) {
+			return nil
+		}
+	}
+	cursor := last
+	var streams map[envelope.Stream]bool
+	switch {
+	case !ok && alone:
+		cursor = 0
+	default:
+		streams = map[envelope.Stream]bool{}
+		for entry, err := range e.spool.Entries(0) {
+			if err != nil {
+				return err
+			}
+			streams[entry.head.unit.Stream] = true
+		}
+	}
+	return e.journal.attach(name, cursor, ok, e.cfg.Now().UnixMilli(), e.cfg.WatermarkIdle.Milliseconds(), streams)
+}
+
+// newOutlet takes up what the journal knows of a sink.
+func (e *Engine) newOutlet(sink sinks.Sink, row sinkRow) (*outlet, error) {
+	o := &outlet{
+		e: e, sink: sink, id: row.id, since: row.since, acked: row.cursor, saved: row.cursor,
+		records: row.records, watermarks: row.watermarks, fell: 1,
+	}
+	var err error
+	if o.away, err = e.journal.absent(o.id); err != nil {
+		return nil, err
+	}
+	var noted bool
+	if o.offered, noted, err = e.journal.offered(o.id); err != nil {
+		return nil, err
+	}
+	switch {
+	case len(e.cfg.Sinks) == 1:
+		// It is never detached; another that is added later finds no note and
+		// takes everything for handed out.
+		err = e.journal.forgetOffered(o.id)
+	case !noted:
+		o.offered = e.spool.Last()
+		err = e.journal.noteOffered(o.id, o.offered)
+	}
+	return o, err
 }
 
 // recover counts what each sink has of the spool and finds the watermarks
@@ -155,13 +205,27 @@ func (e *Engine) recover() error {
 				o.done += entry.head.bytes
 			}
 		}
-		if entry.head.gap {
-			if err := e.foundGap(entry); err != nil {
-				return err
-			}
+		if err := e.found(entry); err != nil {
+			return err
 		}
 	}
 	return e.certifier.find()
+}
+
+// found notes an entry of one sink that is on its way.
+func (e *Engine) found(entry *Stored) error {
+	h := &entry.head
+	o := e.outlet(h.unit.Sink)
+	if o == nil || h.seq <= o.acked || o.away != nil && h.seq > o.away.handed {
+		return nil
+	}
+	if h.snapshot {
+		o.rebases.set(h.unit.Stream, h.seq)
+	}
+	if h.gap {
+		return e.reports.found(e, entry)
+	}
+	return nil
 }
 
 // Run delivers until ctx ends; then it returns nil. It returns an error when
@@ -194,14 +258,34 @@ func (e *Engine) Forget(ctx context.Context, streams ...envelope.Stream) error {
 	return e.journal.forget(ctx, streams)
 }
 
-// release lets the spool drop what every sink has durably acknowledged.
+// release lets the spool drop what every attached sink has durably
+// acknowledged, but for what detached ones were handed.
 func (e *Engine) release() error {
 	floor := ^uint64(0)
 	for _, o := range e.outlets {
-		_, saved := o.cursor()
-		floor = min(floor, saved)
+		if o.absence() == nil {
+			_, saved := o.cursor()
+			floor = min(floor, saved)
+		}
 	}
-	return e.spool.release(floor)
+	var keeps []span
+	for _, o := range e.outlets {
+		away := o.absence()
+		if away == nil {
+			continue
+		}
+		if err := o.skip(min(floor, e.spool.Last())); err != nil {
+			return err
+		}
+		if away = o.absence(); away == nil {
+			return nil // it is back, and releases by itself
+		}
+		floor = min(floor, max(away.skipped, away.handed))
+		if _, saved := o.cursor(); saved < away.handed {
+			keeps = append(keeps, span{saved + 1, away.handed})
+		}
+	}
+	return e.spool.release(floor, keeps...)
 }
 
 func (e *Engine) outlet(name string) *outlet {

@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -276,11 +277,16 @@ func TestSinkAttachedLate(t *testing.T) {
 		unitOf(t, r.spool, unit(2, 1), 1)
 		r.flush(t)
 		wantCertified(t, late, 2, 1)
-		if marks := late.watermarks(testStream(1)); len(marks) != 0 {
-			t.Errorf("an epoch whose beginning was missed is certified: %+v", marks[0])
+		for _, rec := range late.records() {
+			if rec.rec.Stream == testStream(1) {
+				t.Fatalf("a stream whose beginning was missed goes on: %s", rec.raw)
+			}
 		}
-		if d, _, _ := r.engine.Delivered(testStream(1), 3, "late"); !d.Missed {
-			t.Errorf("delivered %+v", d)
+		if is, err := r.engine.Behind("late", testStream(1)); err != nil || !is {
+			t.Errorf("behind: %v, %v", is, err)
+		}
+		if lagging, err := r.engine.Lagging(); err != nil || !maps.Equal(lagging, map[string]int{"late": 0}) {
+			t.Errorf("lagging: %v, %v", lagging, err)
 		}
 		base := unit(1, 2)
 		base.Form, base.Sink, base.Position.Commit = FormRecords, "late", 3
@@ -294,10 +300,19 @@ func TestSinkAttachedLate(t *testing.T) {
 		mustAdd(t, r.spool, base, end)
 		syncSpool(t, r.spool)
 		r.flush(t)
-		if marks := late.watermarks(testStream(1)); len(marks) != 1 || marks[0].Through != base.Position || marks[0].Records != 2 {
+		if marks := late.watermarks(testStream(1)); len(marks) != 1 || marks[0].Through != base.Position || marks[0].Records != 1 || marks[0].From != nil {
 			t.Errorf("after the re-base: %+v", marks)
 		}
-		wantCertified(t, old, 1, 2)
+		unitOf(t, r.spool, unit(1, 3), 1)
+		r.flush(t)
+		wantCertified(t, late, 1, 3)
+		if is, err := r.engine.Behind("late", testStream(1)); err != nil || is {
+			t.Errorf("behind after the re-base: %v, %v", is, err)
+		}
+		if lagging, err := r.engine.Lagging(); err != nil || len(lagging) > 0 {
+			t.Errorf("lagging after the re-base: %v, %v", lagging, err)
+		}
+		wantCertified(t, old, 1, 3)
 		r.stop()
 	})
 }
@@ -396,6 +411,36 @@ func TestOldEpochsAreDropped(t *testing.T) {
 	})
 }
 
+// TestOldEpochOnItsWayIsKept: a watermark that comes behind the entries of
+// many later epochs is the beginning of a chain still.
+func TestOldEpochOnItsWayIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink := &fakeSink{name: "bucket", fail: func(seq uint64) error {
+			if seq == 2 {
+				time.Sleep(time.Second) // the first watermark is spooled meanwhile
+			}
+			return nil
+		}}
+		r := start(t, t.TempDir(), Config{}, sink)
+		for epoch := range uint64(8) {
+			for txid := range uint64(2) {
+				u := unit(1, txid+1)
+				u.Position.Epoch = epoch + 1
+				mustAdd(t, r.spool, u, rowsRecord(u, "t"))
+			}
+		}
+		syncSpool(t, r.spool)
+		r.flush(t)
+		got := certificate(t, sink.records())
+		for epoch := range uint64(8) {
+			if at := got[accountKey{testStream(1), epoch + 1}]; at.TXID != 2 {
+				t.Errorf("epoch %d is certified to %v", epoch+1, at)
+			}
+		}
+		r.stop()
+	})
+}
+
 func TestUnusableStateIsRefused(t *testing.T) {
 	spool := func(t *testing.T, dir string, n uint64) {
 		s := openSpool(t, dir, Options{SegmentBytes: 64})
@@ -432,7 +477,7 @@ func TestUnusableStateIsRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := j.attach("bucket", 7, false); err != nil {
+		if err := j.attach("bucket", 7, false, 0, 0, nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := j.close(); err != nil {

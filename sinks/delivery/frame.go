@@ -56,7 +56,7 @@ type summary struct {
 	// counted and positions are what a watermark counts of the entry.
 	counted, positions uint64
 	// link and snapshot are set when one of the records is a link, or the end
-	// of a snapshot.
+	// of a snapshot of the whole stream.
 	link, snapshot bool
 	// gap is set when one of the records is a gap.
 	gap bool

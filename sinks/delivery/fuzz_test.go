@@ -89,7 +89,7 @@ func TestAccountReadsBack(t *testing.T) {
 		stream: testStream(1), epoch: 3, counter: envelope.Counter{Positions: 1, Records: 2, Last: envelope.Position{Epoch: 3, TXID: 4, Commit: 5}},
 		through: envelope.Position{Epoch: 3, TXID: 9, Commit: 9}, mark: &envelope.Position{Epoch: 3, TXID: 1},
 		pending: &pendingMark{seq: 8, through: envelope.Position{Epoch: 3, TXID: 2, Commit: 1 << 63}, positions: 6, records: 7},
-		hold:    holdOrder | holdMissed, closed: true, cellName: &name, committedAt: 1_790_000_000_000, node: "node-a", scope: "Cart:1", place: located{4, 1 << 50},
+		hold:    holdOrder | holdLost, closed: true, cellName: &name, committedAt: 1_790_000_000_000, node: "node-a", scope: "Cart:1", place: located{4, 1 << 50},
 	}
 	for _, want := range []account{full, {stream: testStream(1), epoch: 3}} {
 		got := account{stream: want.stream, epoch: want.epoch}

@@ -22,8 +22,8 @@ type journal struct {
 	db   *sql.DB
 	// changing keeps changes apart.
 	changing sync.Mutex
-	// get, put and prune are of accounts; they are prepared once.
-	get, put, prune *sql.Stmt
+	// get, put and old are of accounts; they are prepared once.
+	get, put, old *sql.Stmt
 	// committed is called after every durable change, while no other can
 	// begin; tests look at the disk there.
 	committed func()
@@ -69,7 +69,7 @@ func (j *journal) migrate() error {
 	if format > journalFormat {
 		return fmt.Errorf("it has format %d, this program knows %d", format, journalFormat)
 	}
-	if _, err := j.db.Exec(journalSchema + refusalSchema); err != nil {
+	if _, err := j.db.Exec(journalSchema + refusalSchema + behindSchema); err != nil {
 		return err
 	}
 	if _, err := j.db.Exec(fmt.Sprintf("PRAGMA user_version = %d", journalFormat)); err != nil {
@@ -83,8 +83,8 @@ func (j *journal) prepare() (err error) {
 		"SELECT stream, epoch, due, body FROM account WHERE sink = ? AND stream = ? AND epoch = ?": &j.get,
 		`INSERT INTO account (sink, stream, epoch, due, body) VALUES (?, ?, ?, ?, ?)
 			ON CONFLICT (sink, stream, epoch) DO UPDATE SET due = excluded.due, body = excluded.body`: &j.put,
-		`DELETE FROM account WHERE sink = ?1 AND stream = ?2 AND due IS NULL AND epoch <
-			(SELECT epoch FROM account WHERE sink = ?1 AND stream = ?2 ORDER BY epoch DESC LIMIT 1 OFFSET ?3)`: &j.prune,
+		`SELECT epoch FROM account WHERE sink = ?1 AND stream = ?2 AND due IS NULL AND epoch <
+			(SELECT epoch FROM account WHERE sink = ?1 AND stream = ?2 ORDER BY epoch DESC LIMIT 1 OFFSET ?3)`: &j.old,
 	} {
 		if *to, err = j.db.Prepare(text); err != nil {
 			return err
@@ -127,57 +127,51 @@ func (j *journal) sinks() (map[string]sinkRow, error) {
 }
 
 // attach adds a sink that begins above cursor, or moves it there when it is
-// known already: then its accounts are held until a re-base. A watermark that
-// was spooled for it is gone; one with another end may follow it.
-func (j *journal) attach(name string, cursor uint64, known bool) error {
+// known already. Every stream that any sink has something of, and those that
+// more names, are behind in it. A watermark that was spooled for it is gone;
+// another may follow it.
+func (j *journal) attach(name string, cursor uint64, known bool, now, idle int64, more map[envelope.Stream]bool) error {
 	return j.change(context.Background(), func(tx *tx) error {
+		var id int64
 		if !known {
 			_, err := tx.Exec("INSERT INTO sink (name, cursor, since, records, watermarks) VALUES (?, ?, ?, 0, 0)",
 				name, int64(cursor), int64(cursor))
-			return err
+			if err != nil {
+				return err
+			}
 		}
-		var id int64
 		if err := tx.QueryRow("SELECT id FROM sink WHERE name = ?", name).Scan(&id); err != nil {
 			return err
 		}
 		if _, err := tx.Exec("UPDATE sink SET cursor = ?, since = ? WHERE id = ?", int64(cursor), int64(cursor), id); err != nil {
 			return err
 		}
-		return holdAll(tx, id)
-	})
-}
-
-func holdAll(tx *tx, sink int64) error {
-	var all []*account
-	rows, err := tx.Query("SELECT stream, epoch, due, body FROM account WHERE sink = ?", sink)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		a, err := scanAccount(rows.Scan)
+		if _, err := tx.Exec("DELETE FROM detached WHERE sink = ?", id); err != nil {
+			return err
+		}
+		if err := tx.unmark(id, 0, now, idle); err != nil {
+			return err
+		}
+		all, err := tx.streams()
 		if err != nil {
 			return err
 		}
-		all = append(all, a)
-	}
-	if err := rows.Err(); err != nil {
-		return err
-	}
-	for _, a := range all {
-		a.hold |= holdMissed
-		a.pending, a.due = nil, 0
-		if err := tx.store(sink, a); err != nil {
-			return err
+		for s := range more {
+			all = append(all, keyOf(s))
 		}
-	}
-	return nil
+		for _, key := range all {
+			if err := tx.fallBehind(id, key, cursor); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // tx is a transaction on the journal.
 type tx struct {
 	*sql.Tx
-	get, put, prune *sql.Stmt
+	get, put, old *sql.Stmt
 }
 
 // change runs fn in a transaction that is durable when it returns nil.
@@ -188,7 +182,7 @@ func (j *journal) change(ctx context.Context, fn func(*tx) error) error {
 	if err != nil {
 		return fmt.Errorf("begin in %s: %w", j.path, err)
 	}
-	if err := fn(&tx{t, t.Stmt(j.get), t.Stmt(j.put), t.Stmt(j.prune)}); err != nil {
+	if err := fn(&tx{t, t.Stmt(j.get), t.Stmt(j.put), t.Stmt(j.old)}); err != nil {
 		return errors.Join(fmt.Errorf("write %s: %w", j.path, err), t.Rollback())
 	}
 	if err := t.Commit(); err != nil {
@@ -291,6 +285,25 @@ func (t *tx) load(sink int64, s envelope.Stream, epoch uint64) (*account, error)
 		return nil, nil
 	}
 	return a, err
+}
+
+// oldEpochs are those of a stream's accounts that are not due and not among
+// the newest.
+func (t *tx) oldEpochs(sink int64, s envelope.Stream) ([]uint64, error) {
+	rows, err := t.old.Query(sink, keyOf(s), keptEpochs-2)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var list []uint64
+	for rows.Next() {
+		var epoch int64
+		if err := rows.Scan(&epoch); err != nil {
+			return nil, err
+		}
+		list = append(list, uint64(epoch))
+	}
+	return list, rows.Err()
 }
 
 func (t *tx) store(sink int64, a *account) error {

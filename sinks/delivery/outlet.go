@@ -24,10 +24,19 @@ type outlet struct {
 	trail   *cursor
 	refused refused
 
+	// offering keeps handing out and detaching apart; offered is the last
+	// entry that the sink may have been handed.
+	offering sync.Mutex
+	offered  uint64
+	rebases  rebases
+
 	mu         sync.Mutex
-	acked      uint64 // everything up to here is acknowledged or not for this sink
-	saved      uint64 // acked as the journal has it
-	done       int64  // encoded size of what was acknowledged since the spool was opened
+	away       *absence // nil while attached
+	fell       uint64   // how often streams fell behind
+	cleared    uint64   // fell, when none was behind any more
+	acked      uint64   // everything up to here is acknowledged or not for this sink
+	saved      uint64   // acked as the journal has it
+	done       int64    // encoded size of what was acknowledged since the spool was opened
 	records    int64
 	watermarks int64
 	running    bool
@@ -104,6 +113,9 @@ func (o *outlet) post(upto uint64) error {
 	o.watermarks += p.watermarks
 	o.mu.Unlock()
 	o.refused.settled(upto)
+	for i := range p.whole {
+		o.rebased(&p.whole[i])
+	}
 	e.progress.fire()
 	e.certifier.kick()
 	return e.release()
@@ -112,20 +124,30 @@ func (o *outlet) post(upto uint64) error {
 // take posts one entry.
 func (o *outlet) take(p *posting, entry *Stored) error {
 	h := &entry.head
-	missed := o.since > 0 && h.seq > o.since
+	if passed, err := o.passed(p.tx.Tx, entry); err != nil || passed {
+		p.bytes += h.bytes
+		return err
+	}
 	gap := h.gap && h.unit.Sink == p.name
 	if lost := o.refused.of(h.seq); len(lost) > 0 {
 		if gap {
 			o.e.reports.forget(reportKey{p.name, accountKey{h.unit.Stream, h.unit.Position.Epoch}})
 		}
-		return p.takeSome(entry, lost, missed)
+		o.rebased(h)
+		return p.takeSome(entry, lost)
 	}
 	if gap {
 		if err := p.told(entry); err != nil {
 			return err
 		}
 	}
-	return p.take(h, missed)
+	if h.snapshot && o.mine(entry) {
+		p.whole = append(p.whole, *h)
+		if err := p.tx.caughtUp(o.id, keyOf(h.unit.Stream), h.seq); err != nil {
+			return err
+		}
+	}
+	return p.take(h)
 }
 
 // pass notes that entries up to seq are not for this sink, while nothing it

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"celldexport/envelope"
 	"celldexport/sinks"
 )
 
@@ -42,6 +43,9 @@ type queue struct {
 	// taken is the last entry the sink got, told the one that it was last
 	// asked to flush up to, in which flush.
 	taken, told, toldFlush uint64
+	// whole are the snapshots of whole streams that the sink got and did not
+	// acknowledge: from there on the streams are not behind.
+	whole map[envelope.Stream]uint64
 }
 
 var _ sinks.Queue = (*queue)(nil)
@@ -92,6 +96,21 @@ func (q *queue) Next(ctx context.Context, deadline time.Time) (sinks.Entry, erro
 // take is the next entry that is for this sink, nil when there is none yet.
 func (q *queue) take() (*Stored, error) {
 	for {
+		away := q.o.absence()
+		if away != nil && q.next.seq >= away.handed {
+			if err := q.keep(); err != nil {
+				return nil, err
+			}
+			if acked, _ := q.o.cursor(); acked < away.handed {
+				return nil, nil // it is to resolve what it has first
+			}
+			last, err := q.o.attach()
+			if err != nil {
+				return nil, err
+			}
+			q.next = q.e.spool.cursor(last)
+			continue
+		}
 		e, err := q.next.next()
 		if err != nil {
 			return nil, err
@@ -99,14 +118,52 @@ func (q *queue) take() (*Stored, error) {
 		if e == nil {
 			return nil, q.keep()
 		}
-		if q.o.mine(e) {
-			q.taken = e.head.seq
+		mine, err := q.mine(e)
+		if err != nil {
+			return nil, err
+		}
+		if !mine {
+			if acked, _ := q.o.cursor(); acked >= q.taken {
+				q.o.pass(e)
+			}
+			continue
+		}
+		got, err := q.o.offer(e)
+		if err != nil {
+			return nil, err
+		}
+		if got {
+			q.got(e)
 			return e, nil
 		}
-		if acked, _ := q.o.cursor(); acked >= q.taken {
-			q.o.pass(e)
-		}
+		// Detached just now.
+		q.next = q.e.spool.cursor(max(q.taken, q.o.absence().handed))
 	}
+}
+
+// got notes an entry that the sink gets.
+func (q *queue) got(e *Stored) {
+	q.taken = e.head.seq
+	if e.head.snapshot {
+		if q.whole == nil {
+			q.whole = map[envelope.Stream]uint64{}
+		}
+		q.whole[e.head.unit.Stream] = e.head.seq
+	}
+}
+
+// mine reports whether an entry is for this sink and not passed over.
+func (q *queue) mine(e *Stored) (bool, error) {
+	if !q.o.mine(e) {
+		return false, nil
+	}
+	lags, _ := q.o.lags()
+	if !lags || e.head.unit.Sink != "" || e.head.snapshot {
+		return true, nil
+	}
+	s := e.head.unit.Stream
+	since, is, err := behind(q.e.journal.db, q.o.id, keyOf(s), e.head.seq)
+	return !is || q.whole[s] > since, err
 }
 
 // keep makes it durable that entries at the end are not for this sink, so
@@ -146,7 +203,15 @@ func (q *queue) Ack(seq uint64) error {
 		// What was passed over since then is not for this sink.
 		seq = q.next.seq
 	}
-	return q.o.post(seq)
+	if err := q.o.post(seq); err != nil {
+		return err
+	}
+	for s, at := range q.whole {
+		if at <= seq {
+			delete(q.whole, s)
+		}
+	}
+	return nil
 }
 
 // Load returns what was saved last, nil when nothing was.

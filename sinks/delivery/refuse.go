@@ -93,7 +93,7 @@ func (q *queue) Refuse(seq uint64, one sinks.Refusal) error {
 }
 
 // takeSome posts an acknowledged entry of which records were refused.
-func (p *posting) takeSome(entry *Stored, lost map[int64]string, missed bool) error {
+func (p *posting) takeSome(entry *Stored, lost map[int64]string) error {
 	h := entry.head
 	p.dropped += int64(len(lost))
 	key := accountKey{h.unit.Stream, h.unit.Position.Epoch}
@@ -113,9 +113,6 @@ func (p *posting) takeSome(entry *Stored, lost map[int64]string, missed bool) er
 		if a, err = p.begin(key); err != nil {
 			return err
 		}
-		if missed && !h.link {
-			a.hold = holdMissed
-		}
 	}
 	from := a.through
 	a.hold |= holdRefused
@@ -129,7 +126,7 @@ func (p *posting) takeSome(entry *Stored, lost map[int64]string, missed bool) er
 			return err
 		}
 	}
-	return p.take(&h, missed)
+	return p.take(&h)
 }
 
 // wholeRecords counts, as a watermark does, the records of an entry that have
@@ -277,7 +274,7 @@ func (e *Engine) Refusals() ([]Refusal, error) {
 		if o == nil || e.reports.covers(reportKey{r.Sink, accountKey{r.Stream, r.Epoch}}, r.To) {
 			continue
 		}
-		if err := e.lastOf(o, &r); err != nil {
+		if err := r.find(e, o); err != nil {
 			return nil, err
 		}
 		open = append(open, r)
@@ -285,8 +282,8 @@ func (e *Engine) Refusals() ([]Refusal, error) {
 	return open, nil
 }
 
-// lastOf finds the highest position of the refusal's epoch.
-func (e *Engine) lastOf(o *outlet, r *Refusal) error {
+// find finds the highest position of the refusal's epoch.
+func (r *Refusal) find(e *Engine, o *outlet) error {
 	a, err := e.journal.account(o.id, r.Stream, r.Epoch)
 	if err != nil {
 		return err
@@ -313,8 +310,8 @@ func (e *Engine) Reported(r Refusal) {
 	e.reports.set(reportKey{r.Sink, accountKey{r.Stream, r.Epoch}}, r.To)
 }
 
-// foundGap notes a gap of one sink that is in the spool and not acknowledged.
-func (e *Engine) foundGap(entry *Stored) error {
+// found notes a gap of one sink that is in the spool and not acknowledged.
+func (r *reports) found(e *Engine, entry *Stored) error {
 	u := &entry.head.unit
 	o := e.outlet(u.Sink)
 	if o == nil || !entry.head.gap || entry.head.seq <= o.acked {
@@ -324,7 +321,7 @@ func (e *Engine) foundGap(entry *Stored) error {
 	if err != nil {
 		return err
 	}
-	e.reports.set(reportKey{u.Sink, accountKey{u.Stream, u.Position.Epoch}}, gap.To)
+	r.set(reportKey{u.Sink, accountKey{u.Stream, u.Position.Epoch}}, gap.To)
 	return nil
 }
 

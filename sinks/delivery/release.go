@@ -1,6 +1,9 @@
 package delivery
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Applied is the number up to which every entry's pages are in the shadows.
 func (s *Spool) Applied() uint64 { return s.applied.get() }
@@ -40,17 +43,24 @@ func (s *Spool) skipWatermarks() error {
 // done is the number up to which entries may leave.
 func (s *Spool) done() uint64 { return min(s.floor.Load(), s.applied.get()) }
 
-// release raises the number up to which every attached sink has acknowledged,
-// and removes the files that nobody needs any more.
-func (s *Spool) release(floor uint64) error {
+// release raises the number up to which every sink that is attached has
+// acknowledged, and removes the files that nobody needs any more. Those that
+// hold entries of keeps stay.
+func (s *Spool) release(floor uint64, keeps ...span) error {
 	s.releasing.Lock()
 	defer s.releasing.Unlock()
 	s.floor.Store(max(s.floor.Load(), floor))
+	if floor > 0 || len(keeps) > 0 {
+		s.keeps = keeps
+	}
 	done := s.done()
 	if err := s.files.drain(done); err != nil {
 		return err
 	}
-	return s.files.drop(done)
+	if err := s.files.drop(done, s.keeps); err != nil {
+		return err
+	}
+	return s.files.fill()
 }
 
 // drain begins a new segment when all of the active one is done, so that this
@@ -70,17 +80,29 @@ func (s *segments) drain(done uint64) error {
 	return s.begin(next)
 }
 
-// drop removes the segments that hold nothing above done. Each removal is
-// durable before the next, so that a crash never leaves a hole.
-func (s *segments) drop(done uint64) error {
-	for {
+// drop removes the segments that hold nothing above done and nothing of
+// keeps. Each removal is durable before the next, and one in the middle is
+// noted before, so that a crash never leaves a hole that is not known as one.
+func (s *segments) drop(done uint64, keeps []span) error {
+	for i := 0; ; {
 		s.mu.Lock()
-		seg := s.list[0]
-		if len(s.list) == 1 || seg.last > done {
+		if i >= len(s.list)-1 || s.list[i].last > done {
 			s.mu.Unlock()
 			return nil
 		}
-		s.list = s.list[1:]
+		seg := s.list[i]
+		s.mu.Unlock()
+		if slices.ContainsFunc(keeps, func(k span) bool { return k.first <= seg.last && seg.first <= k.last }) {
+			i++
+			continue
+		}
+		if i > 0 {
+			if err := s.dig(seg); err != nil {
+				return err
+			}
+		}
+		s.mu.Lock()
+		s.list = slices.Delete(slices.Clone(s.list), i, i+1)
 		s.mu.Unlock()
 		if err := seg.close(); err != nil {
 			return s.fail(fmt.Errorf("close spool segment %s: %w", seg.path, err))

@@ -24,6 +24,7 @@ type segments struct {
 
 	mu      sync.Mutex
 	list    []*segment
+	holes   []hole // between the first segment and the last
 	written uint64 // last committed entry
 	synced  uint64 // last durable entry: what sinks see
 	total   int64  // encoded size of all records that were there since the start
@@ -45,6 +46,8 @@ func (s *segments) load() error {
 	for _, name := range names {
 		if n, ok := segmentNumber(name); ok {
 			numbers = append(numbers, n)
+		} else if h, ok := holeOf(name); ok {
+			s.holes = append(s.holes, h)
 		} else if strings.HasPrefix(name, spillPrefix) {
 			if err := s.fs.Remove(filepath.Join(s.dir, name)); err != nil {
 				return fmt.Errorf("remove left-over temporary file: %w", err)
@@ -53,6 +56,13 @@ func (s *segments) load() error {
 	}
 	slices.Sort(numbers)
 	for i, first := range numbers {
+		if dug(s.holes, first) {
+			// Its removal was cut short.
+			if err := s.fs.Remove(segmentPath(s.dir, first)); err != nil {
+				return fmt.Errorf("remove spool segment: %w", err)
+			}
+			continue
+		}
 		last := i == len(numbers)-1
 		seg, err := loadSegment(s.fs, s.dir, first)
 		if errors.Is(err, errTorn) && last && seg.size <= segmentHead {
@@ -71,7 +81,7 @@ func (s *segments) load() error {
 		if err != nil {
 			return err
 		}
-		if i > 0 && s.written+1 != first {
+		if len(s.list) > 0 && beyond(s.holes, s.written+1) != first {
 			return fmt.Errorf("%s follows entry %d, entries are missing between: %w", seg.path, s.written, ErrCorrupt)
 		}
 		s.list = append(s.list, seg)

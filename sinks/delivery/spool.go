@@ -41,6 +41,7 @@ type Spool struct {
 	// sink has acknowledged.
 	releasing sync.Mutex
 	floor     atomic.Uint64
+	keeps     []span // entries below that which a sink was handed
 }
 
 // OpenSpool opens the spool in dir, making it when there is none. What a
@@ -134,6 +135,7 @@ func (s *Spool) Sync(ctx context.Context) error {
 func (s *Spool) Entries(after uint64) iter.Seq2[*Stored, error] {
 	return func(yield func(*Stored, error) bool) {
 		c := s.cursor(max(after, s.files.first()-1))
+		c.leaps = true
 		for {
 			e, err := c.next()
 			if e == nil && err == nil {

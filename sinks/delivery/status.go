@@ -23,6 +23,10 @@ type SinkStatus struct {
 	// Since is the entry after which the sink was attached, 0 when it has
 	// been from the first one on.
 	Since uint64 `json:"since,omitempty"`
+	// Detached says that the spool was full and only this sink held it up.
+	Detached bool `json:"detached,omitempty"`
+	// Behind is how many streams wait to be sent to it as a whole.
+	Behind int64 `json:"behind,omitempty"`
 	// BacklogEntries and BacklogBytes are spooled and not yet acknowledged;
 	// bytes are of records as JSON, about.
 	BacklogEntries uint64 `json:"backlog_entries"`
@@ -66,8 +70,9 @@ func (o *outlet) status() (SinkStatus, error) {
 		Name: o.sink.Name(), Cursor: o.acked, Since: o.since,
 		BacklogEntries: last - min(last, o.acked), BacklogBytes: max(0, total-o.done),
 		Records: o.records, Watermarks: o.watermarks, Running: o.running, Restarts: o.restarts,
-		LastError: o.lastErr.text, LastErrorAt: o.lastErr.at,
+		LastError: o.lastErr.text, LastErrorAt: o.lastErr.at, Detached: o.away != nil,
 	}
+	lags := o.fell != o.cleared
 	o.mu.Unlock()
 	if r, ok := o.sink.(Reporter); ok {
 		state, lastErr := r.Report()
@@ -77,6 +82,11 @@ func (o *outlet) status() (SinkStatus, error) {
 		}
 	}
 	var err error
+	if lags {
+		if st.Behind, err = e.journal.behindCount(o.id); err != nil {
+			return st, err
+		}
+	}
 	if st.Dropped, err = e.journal.dropped(o.id); err != nil {
 		return st, err
 	}
@@ -96,6 +106,7 @@ func (o *outlet) oldest(acked uint64) (time.Time, error) {
 		c = &cursor{s: o.e.spool, seq: o.trail.seq, seg: o.trail.seg, off: o.trail.off}
 	}
 	o.posting.Unlock()
+	c.leaps = true
 	for {
 		entry, err := c.next()
 		if entry == nil || err != nil {
@@ -119,9 +130,8 @@ type Delivery struct {
 	// Pending is the entry of a watermark under way, 0 when there is none.
 	Pending uint64
 	// Uncertified says that the epoch gets no watermarks: its chain was lost
-	// with the state, or records came below a certified position. Missed
-	// says that the sink missed entries of it and needs a re-base.
-	Uncertified, Missed bool
+	// with the state, or records came below a certified position.
+	Uncertified bool
 	// First and Last are the first and the last place that hold records of
 	// the epoch, as the sink numbers them; 0 when it does not tell.
 	First, Last int64
@@ -140,8 +150,8 @@ func (e *Engine) Delivered(s envelope.Stream, epoch uint64, sink string) (Delive
 	}
 	d := Delivery{
 		Certified: a.mark, Through: a.through, Positions: a.counter.Positions, Records: a.counter.Records,
-		Uncertified: a.hold&(holdLost|holdOrder) != 0, Missed: a.hold&holdMissed != 0,
-		First: a.place.first, Last: a.place.last,
+		Uncertified: a.hold&(holdLost|holdOrder) != 0,
+		First:       a.place.first, Last: a.place.last,
 	}
 	if a.pending != nil {
 		d.Pending = a.pending.seq

@@ -55,6 +55,9 @@ func (c *certifier) certify(ctx context.Context, all bool) (int, error) {
 	}
 	n := 0
 	for _, o := range c.e.outlets {
+		if o.absence() != nil {
+			continue // it would be passed over
+		}
 		for {
 			marked, err := c.some(ctx, o, all)
 			n += marked

@@ -93,12 +93,16 @@ func (w *Writer) Record(e *envelope.Encoded) error {
 	w.sum.bytes += int64(len(e.Body)) + headBytes(&w.sum.unit)
 	w.sum.link = w.sum.link || e.Kind == envelope.KindLink
 	w.sum.gap = w.sum.gap || e.Kind == envelope.KindGap
-	w.sum.snapshot = w.sum.snapshot || e.Kind == envelope.KindSnapshotEnd
+	w.sum.snapshot = w.sum.snapshot || e.Kind == envelope.KindSnapshotEnd && bytes.Contains(e.Body, wholeStream)
 	if len(w.records) >= blockRaw {
 		return w.flush(sectionRecords)
 	}
 	return nil
 }
+
+// wholeStream is in the body of a snapshot's end that is one of the whole
+// stream, and nowhere in another: quotes inside of names are escaped.
+var wholeStream = []byte(`"scope":"stream"`)
 
 // headBytes is about what the envelope of a record takes as JSON.
 func headBytes(u *Unit) int64 {
