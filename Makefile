@@ -4,6 +4,8 @@
 GO ?= go
 # Packages whose tests are too heavy for the race detector: they run without.
 HEAVY ?= ./test/large
+# Units of random SQL in one soak, and what else has a sample in make test.
+SOAKUNITS ?= 100000
 FUZZTIME ?= 30s
 SOAKTIME ?= 30m
 FLEETTIME ?= 20m
@@ -21,13 +23,15 @@ build:
 	$(GO) build -trimpath -o $(BIN)/ ./cmd/...
 
 # Everything: vet, the rules of the house, then all tests, under the race
-# detector but for the heavy ones. Of the random fleets the race detector sees
-# a tenth; all of them run without it.
+# detector but for the heavy ones. Of the random fleets and of random SQL the
+# race detector sees a tenth; all of them run without it.
 .PHONY: test
 test:
 	$(GO) vet ./...
 	$(GO) test -count=1 ./test/house
-	$(GO) test -race -timeout 14m $(LIGHT)
+	$(GO) test -race -timeout 14m $(filter-out celldexport/diffpage,$(LIGHT))
+	$(GO) test -race -short -timeout 14m ./diffpage
+	$(GO) test -count=1 -timeout 14m ./diffpage
 	$(GO) test -count=1 -run '^TestModelFleet$$' ./exporter
 	@if [ -n "$(strip $(HEAVY))" ]; then set -x; $(GO) test -timeout 14m $(HEAVY); fi
 
@@ -55,10 +59,16 @@ fuzz:
 		done || exit 1; \
 	done
 
-# Random fleets, then the randomised tests over and over, each time with other random numbers.
+# Random fleets, random SQL and every script, broken image and foreign database
+# there is, then the randomised tests over and over, each time with other
+# random numbers.
 .PHONY: soak
 soak:
 	EXPORTD_SOAK=$(FLEETTIME) $(GO) test -count=1 -timeout 24h -run '^TestModelFleetSoak$$' ./exporter
+	corpus=$$(test/corpus/fetch) || echo "some foreign databases cannot be had: their test does without" >&2; \
+	if [ -n "$$(find "$$corpus" -type f 2>/dev/null | head -n 1)" ]; then export EXPORTD_CORPUS="$$corpus"; fi; \
+	{ EXPORTD_SOAK_UNITS=$(SOAKUNITS) $(GO) test -count=1 -timeout 24h -v -run '^(TestRandom|TestScripts|TestCorpus|TestForeignDatabases|TestBrokenImages)$$' ./diffpage ./envelope/rowset; echo "exit status $$?"; } | \
+		awk '/^exit status / { code = $$3 } !/^ *(===|--- PASS)/ { print } END { exit code }'
 	@end=$$(( $$(date +%s) + $$(echo $(SOAKTIME) | sed 's/m$$/*60/; s/h$$/*3600/; s/s$$//') )); round=0; \
 	while [ "$$(date +%s)" -lt "$$end" ]; do \
 		round=$$((round + 1)); echo "== round $$round"; \
