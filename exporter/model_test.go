@@ -256,7 +256,7 @@ func (h *modelHost) flush() {
 	if h.e == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(h.m.ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(h.m.ctx, time.Minute)
 	defer cancel()
 	if err := h.e.Flush(ctx); err != nil {
 		h.m.must(fmt.Errorf("flush of %s: %w", h.settings.Node, err))
