@@ -28,6 +28,9 @@ type units struct {
 	shadows *shadows
 	journal *journal
 	entries *entries
+	// scratch and kv are memory that units use one after the other.
+	scratch rowset.Scratch
+	kv      v8json.Decoder
 }
 
 // errTwoWriters is returned when the node's file and the bucket's object of
@@ -360,7 +363,7 @@ func (us *units) rowOptions(s *stream) rowset.Options {
 	return rowset.Options{
 		Scope: s.doc.Scope, Deny: us.deny(s.scope.Class()),
 		MaxRecordBytes: us.settings.Export.MaxRecordBytes, MemoryBytes: us.settings.Export.MaxTxBytes, TempDir: us.dir.Temp(),
-		DecodeKV: new(v8json.Decoder).Append,
+		DecodeKV: us.kv.Append, Scratch: &us.scratch,
 	}
 }
 
