@@ -196,7 +196,9 @@ func (r *recorder) read(t testing.TB, sc *schema.Schema) map[string]keyed {
 			e.after = sessionRow(t, op.NumColumns, iter.New)
 		}
 		if e.op == Update {
-			e.before, e.after = hideUnchanged(tab, e.before, e.after)
+			if e.before, e.after = hideUnchanged(tab, e.before, e.after); strings.Trim(e.after, "?|") == "" {
+				continue
+			}
 		}
 		if e.op == Insert {
 			e.key = keyOf(tab, strings.Split(e.after, "|"))
@@ -209,12 +211,13 @@ func (r *recorder) read(t testing.TB, sc *schema.Schema) map[string]keyed {
 }
 
 // hideUnchanged puts "?" where a session says nothing about a column of an
-// update, which reads as NULL: a column that is NULL on both sides did not
-// change, and the key of an update never does.
+// update, which reads as NULL, or says what is not so, a default turned from
+// integer to real: such a column did not change, and the key of an update
+// never does.
 func hideUnchanged(tab *schema.Table, before, after string) (string, string) {
 	b, a := strings.Split(before, "|"), strings.Split(after, "|")
 	for i := range b {
-		if b[i] == "n" && a[i] == "n" {
+		if number(b[i]) == number(a[i]) {
 			b[i], a[i] = "?", "?"
 		}
 		if tab.Columns[i].PK > 0 {
