@@ -376,3 +376,26 @@ func TestColumnsByName(t *testing.T) {
 		t.Errorf("got %v, want the row whose a and b changed places too", got)
 	}
 }
+
+// TestKeysEqualAsNumbers is a WITHOUT ROWID row whose key goes from 1 to 1.0:
+// SQLite has one key there, and so is shown one update.
+func TestKeysEqualAsNumbers(t *testing.T) {
+	src := newSource(t)
+	f := newFollower(t, src)
+	src.exec("CREATE TABLE t(id PRIMARY KEY, a) WITHOUT ROWID", "INSERT INTO t VALUES(1,'x'),(2.0,'y'),('2','z')")
+	f.step()
+	src.exec("INSERT OR REPLACE INTO t VALUES(1.0,'x'),(2,'new')")
+	images, commit := src.unit()
+	c, err := f.base.Diff(images, commit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var ops []Op
+	if err := c.Rows("t", func(op Op, _, _ Row) error { ops = append(ops, op); return nil }); err != nil || fmt.Sprint(ops) != fmt.Sprint([]Op{Update, Update}) {
+		t.Errorf("%v, %v, want two updates", ops, err)
+	}
+	if got := count(rows(t, c, "t")); got != "2I 0U 2D" {
+		t.Errorf("by key and class %s, want the old keys gone and the new ones there", got)
+	}
+}

@@ -98,6 +98,7 @@ func rows(t testing.TB, c *Change, name string) []event {
 		e := event{op: op}
 		var err error
 		var rowid int64
+		var key string
 		if before != nil {
 			rowid = before.Rowid()
 			if e.key, e.before, err = rowText(was, before); err != nil {
@@ -106,9 +107,15 @@ func rows(t testing.TB, c *Change, name string) []event {
 		}
 		if after != nil {
 			rowid = after.Rowid()
-			if e.key, e.after, err = rowText(is, after); err != nil {
+			if key, e.after, err = rowText(is, after); err != nil {
 				return err
 			}
+			if op == Update && key != e.key {
+				// One key to SQLite and two to a dump: 1 that became 1.0.
+				out = append(out, event{Delete, e.key, e.before, ""})
+				e.op, e.before = Insert, ""
+			}
+			e.key = key
 		}
 		if was != nil && is != nil && !was.WithoutRowid && !is.WithoutRowid {
 			if len(out) > 0 && rowid <= last {
