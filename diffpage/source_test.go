@@ -69,12 +69,15 @@ func (s *source) exec(sql ...string) {
 }
 
 // reopen puts a database image in the place of the source.
-func (s *source) reopen(image []byte) {
+func (s *source) reopen(image []byte) { s.reopenSparse(image, int64(len(image))) }
+
+// reopenSparse is reopen with a hole behind the image, up to a length.
+func (s *source) reopenSparse(image []byte, length int64) {
 	s.t.Helper()
 	if err := s.conn.Close(); err != nil {
 		s.t.Fatal(err)
 	}
-	if err := os.WriteFile(s.path, image, 0o600); err != nil {
+	if err := errors.Join(os.WriteFile(s.path, image, 0o600), os.Truncate(s.path, length)); err != nil {
 		s.t.Fatal(err)
 	}
 	conn, err := sqlite.OpenConn(s.path, sqlite.OpenReadWrite)
