@@ -176,7 +176,7 @@ func (cu *catchUps) spoolFor(s *stream, sink string, plan *rowset.Plan) error {
 	}
 	cu.rounds.journal.spooled(s, seq, 0)
 	cu.delivery.Rebasing(sink, env.Stream, seq)
-	cu.metrics.sinkRebases.WithLabelValues(sink).Inc()
+	cu.metrics.outgoing.rebases.WithLabelValues(sink).Inc()
 	cu.log.Info("a stream goes out whole to a sink that lacked it", "cell", s.doc.Scope, "sink", sink, "epoch", at.Epoch, "txid", at.TXID)
 	if len(stats.Incomplete) == 0 {
 		return nil

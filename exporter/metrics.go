@@ -14,13 +14,18 @@ type metrics struct {
 	records, rebases, restoredBytes, nulls  prometheus.Counter
 	rows                                    *prometheus.CounterVec
 	bulk                                    prometheus.Counter
-	expired, gaps                           prometheus.Counter
-	sinkRebases                             *prometheus.CounterVec
+	outgoing                                outgoing
 	traffic                                 traffic
 }
 
 // traffic is what the buckets are asked and what moves from and to them.
 type traffic struct{ requests, bytes *prometheus.CounterVec }
+
+// outgoing counts what is done for single sinks.
+type outgoing struct {
+	expired, gaps prometheus.Counter
+	rebases       *prometheus.CounterVec
+}
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	gauge := func(name, help string) prometheus.Gauge {
@@ -47,9 +52,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		nulls:          counter("null_key_rows_total", "Rows left out because their declared key holds NULL."),
 		rows:           vec("rows_total", "Row changes spooled by operation.", "op"),
 		bulk:           counter("bulk_total", "Table generations named by a bulk record."),
-		expired:        counter("expired_objects_total", "Export objects deleted because they are older than the retention."),
-		gaps:           counter("gaps_total", "Gap records spooled."),
-		sinkRebases:    vec("sink_rebases_total", "Streams sent as a whole to one sink that lacked them.", "sink"),
+		outgoing: outgoing{
+			expired: counter("expired_objects_total", "Export objects deleted because they are older than the retention."),
+			gaps:    counter("gaps_total", "Gap records spooled."),
+			rebases: vec("sink_rebases_total", "Streams sent as a whole to one sink that lacked them.", "sink"),
+		},
 		traffic: traffic{
 			requests: vec("bucket_requests_total", "Requests to the buckets by operation and outcome.", "bucket", "op", "outcome"),
 			bytes:    vec("bucket_bytes_total", "Bytes moved from and to the buckets.", "bucket", "op"),
@@ -57,7 +64,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	if reg != nil {
 		reg.MustRegister(m.queueBytes, m.pendingCommits, m.certifiable, m.streams, m.watched, m.pendingFiles, m.facets, m.polling,
-			m.records, m.rebases, m.restoredBytes, m.nulls, m.rows, m.bulk, m.expired, m.gaps, m.sinkRebases, m.traffic.requests, m.traffic.bytes)
+			m.records, m.rebases, m.restoredBytes, m.nulls, m.rows, m.bulk, m.outgoing.expired, m.outgoing.gaps, m.outgoing.rebases, m.traffic.requests, m.traffic.bytes)
 	}
 	return m
 }

@@ -111,7 +111,7 @@ func (rf *refusals) spoolGap(s *stream, r delivery.Refusal) error {
 		return err
 	}
 	rf.journal.spooled(s, seq, 0)
-	rf.metrics.gaps.Inc()
+	rf.metrics.outgoing.gaps.Inc()
 	rf.log.Error("a sink's place refused records for good: a gap tells its readers", "sink", r.Sink, "cell", r.Scope,
 		"epoch", r.Epoch, "records", r.Records, "through", r.To.String(), "reason", r.Reason)
 	return nil

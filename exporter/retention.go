@@ -48,7 +48,7 @@ func (rt *retention) run(ctx context.Context) {
 	defer timer.Stop()
 	for {
 		done, err := rt.sweep(ctx)
-		rt.metrics.expired.Add(float64(done.Deleted))
+		rt.metrics.outgoing.expired.Add(float64(done.Deleted))
 		switch {
 		case ctx.Err() != nil:
 			return

@@ -118,7 +118,9 @@ func (a *account) schedule(now, idle int64) {
 func (a *account) open() bool { return a.mark == nil || a.through.Compare(*a.mark) > 0 }
 
 // settled reports whether no watermark will follow.
-func (a *account) settled() bool { return a.pending == nil && (a.hold&(holdLost|holdOrder) != 0 || !a.open()) }
+func (a *account) settled() bool {
+	return a.pending == nil && (a.hold&(holdLost|holdOrder) != 0 || !a.open())
+}
 
 // watermark is the entry that certifies what was delivered so far, and its
 // only record.

@@ -44,18 +44,18 @@ func (r *rebases) done(s envelope.Stream, seq uint64) {
 }
 
 // rebased notes that an entry is not under way any more.
-func (o *outlet) rebased(h *head) {
+func (a *attachment) rebased(h *head) {
 	if h.snapshot {
-		o.rebases.done(h.unit.Stream, h.seq)
+		a.rebases.done(h.unit.Stream, h.seq)
 	}
 }
 
 // lags reports whether streams may be behind in the sink, and the number of
 // the last time that some fell.
-func (o *outlet) lags() (bool, uint64) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.fell != o.cleared, o.fell
+func (a *attachment) lags() (bool, uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.fell != a.cleared, a.fell
 }
 
 // Lagging are the sinks that are attached and have streams behind, each with
@@ -63,8 +63,8 @@ func (o *outlet) lags() (bool, uint64) {
 func (e *Engine) Lagging() (map[string]int, error) {
 	var list map[string]int
 	for _, o := range e.outlets {
-		lags, fell := o.lags()
-		if !lags || o.absence() != nil {
+		lags, fell := o.place.lags()
+		if !lags || o.place.absence() != nil {
 			continue
 		}
 		still, err := e.journal.anyBehind(o.id)
@@ -72,15 +72,15 @@ func (e *Engine) Lagging() (map[string]int, error) {
 			return nil, err
 		}
 		if !still {
-			o.mu.Lock()
-			o.cleared = fell
-			o.mu.Unlock()
+			o.place.mu.Lock()
+			o.place.cleared = fell
+			o.place.mu.Unlock()
 			continue
 		}
 		if list == nil {
 			list = map[string]int{}
 		}
-		list[o.sink.Name()] = o.rebases.len()
+		list[o.sink.Name()] = o.place.rebases.len()
 	}
 	return list, nil
 }
@@ -89,7 +89,7 @@ func (e *Engine) Lagging() (map[string]int, error) {
 // under way: the caller spools one, for that sink only, and calls Rebasing.
 func (e *Engine) Behind(sink string, s envelope.Stream) (bool, error) {
 	o := e.outlet(sink)
-	if o == nil || o.absence() != nil || o.rebases.has(s) {
+	if o == nil || o.place.absence() != nil || o.place.rebases.has(s) {
 		return false, nil
 	}
 	_, is, err := behind(e.journal.db, o.id, keyOf(s), ^uint64(0)>>1)
@@ -99,17 +99,17 @@ func (e *Engine) Behind(sink string, s envelope.Stream) (bool, error) {
 // Rebasing notes that entry seq is a snapshot of the whole stream for a sink.
 func (e *Engine) Rebasing(sink string, s envelope.Stream, seq uint64) {
 	if o := e.outlet(sink); o != nil {
-		o.rebases.set(s, seq)
+		o.place.rebases.set(s, seq)
 	}
 }
 
 // passed reports whether an entry that all sinks get is passed over in this
 // one, because its stream is behind there.
-func (o *outlet) passed(q querier, entry *Stored) (bool, error) {
+func (a *attachment) passed(q querier, entry *Stored) (bool, error) {
 	h := &entry.head
-	if lags, _ := o.lags(); !lags || h.unit.Sink != "" || h.snapshot {
+	if lags, _ := a.lags(); !lags || h.unit.Sink != "" || h.snapshot {
 		return false, nil
 	}
-	_, is, err := behind(q, o.id, keyOf(h.unit.Stream), h.seq)
+	_, is, err := behind(q, a.o.id, keyOf(h.unit.Stream), h.seq)
 	return is, err
 }

@@ -3,9 +3,27 @@ package delivery
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"celldexport/envelope"
 )
+
+// attachment is whether a sink is attached, what it was handed and what it
+// lacks.
+type attachment struct {
+	o *outlet
+
+	// offering keeps handing out and detaching apart; offered is the last
+	// entry that the sink may have been handed.
+	offering sync.Mutex
+	offered  uint64
+	rebases  rebases
+
+	mu      sync.Mutex
+	away    *absence // nil while attached
+	fell    uint64   // how often streams fell behind
+	cleared uint64   // fell, when none was behind any more
+}
 
 // MakeRoom detaches sinks that hold up a full spool: those that have not
 // acknowledged everything in it while another sink has. What a sink was handed
@@ -17,7 +35,7 @@ func (e *Engine) MakeRoom(ctx context.Context) (bool, error) {
 	whole := false
 	for _, o := range e.outlets {
 		switch acked, _ := o.cursor(); {
-		case o.absence() != nil:
+		case o.place.absence() != nil:
 		case acked >= written:
 			whole = true
 		default:
@@ -28,7 +46,7 @@ func (e *Engine) MakeRoom(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	for _, o := range late {
-		if err := o.detach(ctx); err != nil {
+		if err := o.place.detach(ctx); err != nil {
 			return false, err
 		}
 	}
@@ -36,53 +54,59 @@ func (e *Engine) MakeRoom(ctx context.Context) (bool, error) {
 }
 
 // absence is what the sink missed, nil while it is attached.
-func (o *outlet) absence() *absence {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.away
+func (a *attachment) absence() *absence {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.away
+}
+
+// handed reports whether the sink may have been handed an entry, or will be.
+func (a *attachment) handed(seq uint64) bool {
+	away := a.absence()
+	return away == nil || seq <= away.handed
 }
 
 // detach lets the spool go on without the sink.
-func (o *outlet) detach(ctx context.Context) error {
-	o.offering.Lock()
-	defer o.offering.Unlock()
-	acked, _ := o.cursor()
-	away := &absence{handed: max(o.offered, acked)}
+func (a *attachment) detach(ctx context.Context) error {
+	a.offering.Lock()
+	defer a.offering.Unlock()
+	acked, _ := a.o.cursor()
+	away := &absence{handed: max(a.offered, acked)}
 	away.skipped = away.handed
-	err := o.e.journal.change(ctx, func(tx *tx) error {
-		_, err := tx.Exec("INSERT OR REPLACE INTO detached VALUES (?, ?, ?)", o.id, int64(away.handed), int64(away.skipped))
+	err := a.o.e.journal.change(ctx, func(tx *tx) error {
+		_, err := tx.Exec("INSERT OR REPLACE INTO detached VALUES (?, ?, ?)", a.o.id, int64(away.handed), int64(away.skipped))
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("detach sink %s: %w", o.sink.Name(), err)
+		return fmt.Errorf("detach sink %s: %w", a.o.sink.Name(), err)
 	}
-	o.mu.Lock()
-	o.away = away
-	o.mu.Unlock()
-	o.e.cfg.Logger.Error("the spool is full and only this sink holds it up: it is detached; its streams are sent to it anew when it is back",
-		"sink", o.sink.Name(), "handed", away.handed)
+	a.mu.Lock()
+	a.away = away
+	a.mu.Unlock()
+	a.o.e.cfg.Logger.Error("the spool is full and only this sink holds it up: it is detached; its streams are sent to it anew when it is back",
+		"sink", a.o.sink.Name(), "handed", away.handed)
 	return nil
 }
 
 // offer notes that the sink is handed an entry. It reports false when the sink
 // was detached before: then the entry is not for it.
-func (o *outlet) offer(entry *Stored) (bool, error) {
-	o.offering.Lock()
-	defer o.offering.Unlock()
+func (a *attachment) offer(entry *Stored) (bool, error) {
+	a.offering.Lock()
+	defer a.offering.Unlock()
 	seq := entry.head.seq
-	if away := o.absence(); away != nil && seq > away.handed {
+	if away := a.absence(); away != nil && seq > away.handed {
 		return false, nil
 	}
-	if len(o.e.outlets) < 2 || seq <= o.offered {
+	if len(a.o.e.outlets) < 2 || seq <= a.offered {
 		return true, nil
 	}
 	// Room is noted ahead, a file of the spool at a time: that is also what
 	// stays when the sink is detached.
-	upto := max(seq, o.e.spool.files.end(entry.seg))
-	if err := o.e.journal.noteOffered(o.id, upto); err != nil {
+	upto := max(seq, a.o.e.spool.files.end(entry.seg))
+	if err := a.o.e.journal.noteOffered(a.o.id, upto); err != nil {
 		return false, err
 	}
-	o.offered = upto
+	a.offered = upto
 	return true, nil
 }
 
@@ -94,19 +118,19 @@ func (s *segments) end(seg *segment) uint64 {
 }
 
 // skip passes entries up to seq over for a detached sink.
-func (o *outlet) skip(upto uint64) error {
-	o.offering.Lock()
-	defer o.offering.Unlock()
-	return o.skipLocked(upto)
+func (a *attachment) skip(upto uint64) error {
+	a.offering.Lock()
+	defer a.offering.Unlock()
+	return a.skipLocked(upto)
 }
 
-func (o *outlet) skipLocked(upto uint64) error {
-	away := o.absence()
+func (a *attachment) skipLocked(upto uint64) error {
+	away := a.absence()
 	if away == nil || upto <= away.skipped {
 		return nil
 	}
 	missed := map[envelope.Stream]bool{}
-	for entry, err := range o.e.spool.Entries(away.skipped) {
+	for entry, err := range a.o.e.spool.Entries(away.skipped) {
 		if err != nil {
 			return err
 		}
@@ -114,79 +138,78 @@ func (o *outlet) skipLocked(upto uint64) error {
 		if h.seq > upto {
 			break
 		}
-		if !o.mine(entry) || h.unit.Form == FormWatermark || h.records == 0 {
+		if !a.o.mine(entry) || h.unit.Form == FormWatermark || h.records == 0 {
 			continue
 		}
 		missed[h.unit.Stream] = true
-		o.dismiss(h)
+		a.dismiss(h)
 	}
-	err := o.e.journal.change(context.Background(), func(tx *tx) error {
+	err := a.o.e.journal.change(context.Background(), func(tx *tx) error {
 		for s := range missed {
-			if err := tx.fallBehind(o.id, keyOf(s), away.handed); err != nil {
+			if err := tx.fallBehind(a.o.id, keyOf(s), away.handed); err != nil {
 				return err
 			}
 		}
-		_, err := tx.Exec("UPDATE detached SET skipped = ? WHERE sink = ?", int64(upto), o.id)
+		_, err := tx.Exec("UPDATE detached SET skipped = ? WHERE sink = ?", int64(upto), a.o.id)
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("pass entries over for sink %s: %w", o.sink.Name(), err)
+		return fmt.Errorf("pass entries over for sink %s: %w", a.o.sink.Name(), err)
 	}
-	o.mu.Lock()
-	o.away = &absence{away.handed, upto}
+	a.mu.Lock()
+	a.away = &absence{away.handed, upto}
 	if len(missed) > 0 {
-		o.fell++
+		a.fell++
 	}
-	o.mu.Unlock()
+	a.mu.Unlock()
 	return nil
 }
 
 // dismiss forgets what was under way in an entry that the sink does not get.
-func (o *outlet) dismiss(h *head) {
-	if h.unit.Sink != o.sink.Name() {
+func (a *attachment) dismiss(h *head) {
+	if h.unit.Sink != a.o.sink.Name() {
 		return
 	}
 	if h.gap {
-		o.e.reports.forget(reportKey{o.sink.Name(), accountKey{h.unit.Stream, h.unit.Position.Epoch}})
+		a.o.e.reports.forget(reportKey{a.o.sink.Name(), accountKey{h.unit.Stream, h.unit.Position.Epoch}})
 	}
-	o.rebased(h)
+	a.rebased(h)
 }
 
 // attach takes a detached sink back that has everything it was handed. It goes
 // on with the entries to come; the streams that fell behind follow as a whole,
 // one by one.
-func (o *outlet) attach() (uint64, error) {
-	o.offering.Lock()
-	defer o.offering.Unlock()
-	last := o.e.spool.Last()
-	if err := o.skipLocked(last); err != nil {
+func (a *attachment) attach() (uint64, error) {
+	a.offering.Lock()
+	defer a.offering.Unlock()
+	last := a.o.e.spool.Last()
+	if err := a.skipLocked(last); err != nil {
 		return 0, err
 	}
-	away := o.absence()
-	o.posting.Lock()
-	defer o.posting.Unlock()
-	now, idle := o.e.cfg.Now().UnixMilli(), o.e.cfg.WatermarkIdle.Milliseconds()
-	err := o.e.journal.change(context.Background(), func(tx *tx) error {
-		if err := tx.unmark(o.id, away.handed, now, idle); err != nil {
+	away := a.absence()
+	a.o.posting.Lock()
+	defer a.o.posting.Unlock()
+	now, idle := a.o.e.cfg.Now().UnixMilli(), a.o.e.cfg.WatermarkIdle.Milliseconds()
+	err := a.o.e.journal.change(context.Background(), func(tx *tx) error {
+		if err := tx.unmark(a.o.id, away.handed, now, idle); err != nil {
 			return err
 		}
-		if _, err := tx.Exec("UPDATE sink SET cursor = ?, since = ? WHERE id = ?", int64(last), int64(last), o.id); err != nil {
+		if _, err := tx.Exec("UPDATE sink SET cursor = ?, since = ? WHERE id = ?", int64(last), int64(last), a.o.id); err != nil {
 			return err
 		}
-		_, err := tx.Exec("DELETE FROM detached WHERE sink = ?", o.id)
+		_, err := tx.Exec("DELETE FROM detached WHERE sink = ?", a.o.id)
 		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("attach sink %s: %w", o.sink.Name(), err)
+		return 0, fmt.Errorf("attach sink %s: %w", a.o.sink.Name(), err)
 	}
-	o.trail = nil
-	o.mu.Lock()
-	o.away, o.since = nil, last
-	o.acked, o.saved = max(o.acked, last), max(o.saved, last)
-	o.done = o.e.spool.files.seen()
-	o.mu.Unlock()
-	o.e.cfg.Logger.Info("the sink is back; streams that fell behind are sent to it as a whole", "sink", o.sink.Name())
-	o.e.progress.fire()
-	o.e.certifier.kick()
-	return last, o.e.release()
+	a.o.trail = nil
+	a.o.move(last)
+	a.mu.Lock()
+	a.away = nil
+	a.mu.Unlock()
+	a.o.e.cfg.Logger.Info("the sink is back; streams that fell behind are sent to it as a whole", "sink", a.o.sink.Name())
+	a.o.e.progress.fire()
+	a.o.e.certifier.kick()
+	return last, a.o.e.release()
 }

@@ -64,7 +64,7 @@ func New(cfg Config) (*Engine, error) {
 		return nil, err
 	}
 	e.certifier = newCertifier(e)
-	if err = e.attach(); err == nil {
+	if err = (&roster{e}).attach(); err == nil {
 		err = e.recover()
 	}
 	if err == nil {
@@ -95,104 +95,6 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// attach finds each sink's place in the spool.
-func (e *Engine) attach() error {
-	known, err := e.journal.sinks()
-	if err != nil {
-		return err
-	}
-	if first := e.spool.files.first(); len(known) == 0 && first > 1 {
-		return fmt.Errorf("%s knows no sink but the spool begins at entry %d: it is not the one kept with this spool: %w",
-			e.journal.path, first, ErrCorrupt)
-	}
-	seen := map[string]bool{}
-	for _, sink := range e.cfg.Sinks {
-		name := sink.Name()
-		if name == "" || seen[name] {
-			return fmt.Errorf("two sinks or none are named %q", name)
-		}
-		seen[name] = true
-		row, ok := known[name]
-		if err := e.place(name, row, ok, len(known) == 0); err != nil {
-			return err
-		}
-	}
-	if known, err = e.journal.sinks(); err != nil {
-		return err
-	}
-	for _, sink := range e.cfg.Sinks {
-		o, err := e.newOutlet(sink, known[sink.Name()])
-		if err != nil {
-			return err
-		}
-		e.outlets = append(e.outlets, o)
-	}
-	return nil
-}
-
-// place gives a sink that the journal does not know, or that lost its place,
-// one in the spool.
-func (e *Engine) place(name string, row sinkRow, ok, alone bool) error {
-	first, last := e.spool.files.first(), e.spool.Last()
-	if ok {
-		if row.cursor > last {
-			return fmt.Errorf("sink %s acknowledged entry %d but the spool ends at %d: %w", name, row.cursor, last, ErrCorrupt)
-		}
-		away, err := e.journal.absent(row.id)
-		if err != nil {
-			return err
-		}
-		next := row.cursor + 1
-		if away != nil && row.cursor >= away.handed {
-			next = away.skipped + 1
-		}
-		if next >= first && e.spool.files.holds(next) {
-			return nil
-		}
-	}
-	cursor := last
-	var streams map[envelope.Stream]bool
-	switch {
-	case !ok && alone:
-		cursor = 0
-	default:
-		streams = map[envelope.Stream]bool{}
-		for entry, err := range e.spool.Entries(0) {
-			if err != nil {
-				return err
-			}
-			streams[entry.head.unit.Stream] = true
-		}
-	}
-	return e.journal.attach(name, cursor, ok, e.cfg.Now().UnixMilli(), e.cfg.WatermarkIdle.Milliseconds(), streams)
-}
-
-// newOutlet takes up what the journal knows of a sink.
-func (e *Engine) newOutlet(sink sinks.Sink, row sinkRow) (*outlet, error) {
-	o := &outlet{
-		e: e, sink: sink, id: row.id, since: row.since, acked: row.cursor, saved: row.cursor,
-		records: row.records, watermarks: row.watermarks, fell: 1,
-	}
-	var err error
-	if o.away, err = e.journal.absent(o.id); err != nil {
-		return nil, err
-	}
-	var noted bool
-	if o.offered, noted, err = e.journal.offered(o.id); err != nil {
-		return nil, err
-	}
-	switch {
-	case len(e.cfg.Sinks) == 1:
-		// It is never detached; another that is added later finds no note and
-		// takes everything for handed out.
-		err = e.journal.forgetOffered(o.id)
-	case !noted:
-		o.offered = e.spool.Last()
-		err = e.journal.noteOffered(o.id, o.offered)
-	}
-	return o, err
-}
-
 // recover counts what each sink has of the spool and finds the watermarks
 // that were spooled and not yet acknowledged.
 func (e *Engine) recover() error {
@@ -216,11 +118,11 @@ func (e *Engine) recover() error {
 func (e *Engine) found(entry *Stored) error {
 	h := &entry.head
 	o := e.outlet(h.unit.Sink)
-	if o == nil || h.seq <= o.acked || o.away != nil && h.seq > o.away.handed {
+	if o == nil || h.seq <= o.acked || !o.place.handed(h.seq) {
 		return nil
 	}
 	if h.snapshot {
-		o.rebases.set(h.unit.Stream, h.seq)
+		o.place.rebases.set(h.unit.Stream, h.seq)
 	}
 	if h.gap {
 		return e.reports.found(e, entry)
@@ -263,21 +165,21 @@ func (e *Engine) Forget(ctx context.Context, streams ...envelope.Stream) error {
 func (e *Engine) release() error {
 	floor := ^uint64(0)
 	for _, o := range e.outlets {
-		if o.absence() == nil {
+		if o.place.absence() == nil {
 			_, saved := o.cursor()
 			floor = min(floor, saved)
 		}
 	}
 	var keeps []span
 	for _, o := range e.outlets {
-		away := o.absence()
+		away := o.place.absence()
 		if away == nil {
 			continue
 		}
-		if err := o.skip(min(floor, e.spool.Last())); err != nil {
+		if err := o.place.skip(min(floor, e.spool.Last())); err != nil {
 			return err
 		}
-		if away = o.absence(); away == nil {
+		if away = o.place.absence(); away == nil {
 			return nil // it is back, and releases by itself
 		}
 		floor = min(floor, max(away.skipped, away.handed))

@@ -24,25 +24,20 @@ type outlet struct {
 	trail   *cursor
 	refused refused
 
-	// offering keeps handing out and detaching apart; offered is the last
-	// entry that the sink may have been handed.
-	offering sync.Mutex
-	offered  uint64
-	rebases  rebases
+	place attachment
 
-	mu         sync.Mutex
-	away       *absence // nil while attached
-	fell       uint64   // how often streams fell behind
-	cleared    uint64   // fell, when none was behind any more
-	acked      uint64   // everything up to here is acknowledged or not for this sink
-	saved      uint64   // acked as the journal has it
-	done       int64    // encoded size of what was acknowledged since the spool was opened
-	records    int64
-	watermarks int64
-	running    bool
-	restarts   int
-	lastErr    failure
+	mu       sync.Mutex
+	acked    uint64 // everything up to here is acknowledged or not for this sink
+	saved    uint64 // acked as the journal has it
+	done     int64  // encoded size of what was acknowledged since the spool was opened
+	sent     tally
+	running  bool
+	restarts int
+	lastErr  failure
 }
+
+// tally counts what was acknowledged since delivery.db was made.
+type tally struct{ records, watermarks int64 }
 
 // failure is an error and when it came.
 type failure struct {
@@ -109,12 +104,12 @@ func (o *outlet) post(upto uint64) error {
 	o.mu.Lock()
 	o.acked, o.saved = upto, upto
 	o.done += p.bytes
-	o.records += p.records
-	o.watermarks += p.watermarks
+	o.sent.records += p.records
+	o.sent.watermarks += p.watermarks
 	o.mu.Unlock()
 	o.refused.settled(upto)
 	for i := range p.whole {
-		o.rebased(&p.whole[i])
+		o.place.rebased(&p.whole[i])
 	}
 	e.progress.fire()
 	e.certifier.kick()
@@ -124,7 +119,7 @@ func (o *outlet) post(upto uint64) error {
 // take posts one entry.
 func (o *outlet) take(p *posting, entry *Stored) error {
 	h := &entry.head
-	if passed, err := o.passed(p.tx.Tx, entry); err != nil || passed {
+	if passed, err := o.place.passed(p.tx.Tx, entry); err != nil || passed {
 		p.bytes += h.bytes
 		return err
 	}
@@ -133,7 +128,7 @@ func (o *outlet) take(p *posting, entry *Stored) error {
 		if gap {
 			o.e.reports.forget(reportKey{p.name, accountKey{h.unit.Stream, h.unit.Position.Epoch}})
 		}
-		o.rebased(h)
+		o.place.rebased(h)
 		return p.takeSome(entry, lost)
 	}
 	if gap {
@@ -158,6 +153,15 @@ func (o *outlet) pass(entry *Stored) {
 	o.done += entry.head.bytes
 	o.mu.Unlock()
 	o.e.progress.fire()
+}
+
+// move sets the cursor of a sink that comes back: it has seen nothing of what
+// is before.
+func (o *outlet) move(to uint64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.since, o.acked, o.saved = to, max(o.acked, to), max(o.saved, to)
+	o.done = o.e.spool.files.seen()
 }
 
 // run keeps a sink running until ctx ends.

@@ -96,7 +96,7 @@ func (q *queue) Next(ctx context.Context, deadline time.Time) (sinks.Entry, erro
 // take is the next entry that is for this sink, nil when there is none yet.
 func (q *queue) take() (*Stored, error) {
 	for {
-		away := q.o.absence()
+		away := q.o.place.absence()
 		if away != nil && q.next.seq >= away.handed {
 			if err := q.keep(); err != nil {
 				return nil, err
@@ -104,7 +104,7 @@ func (q *queue) take() (*Stored, error) {
 			if acked, _ := q.o.cursor(); acked < away.handed {
 				return nil, nil // it is to resolve what it has first
 			}
-			last, err := q.o.attach()
+			last, err := q.o.place.attach()
 			if err != nil {
 				return nil, err
 			}
@@ -128,7 +128,7 @@ func (q *queue) take() (*Stored, error) {
 			}
 			continue
 		}
-		got, err := q.o.offer(e)
+		got, err := q.o.place.offer(e)
 		if err != nil {
 			return nil, err
 		}
@@ -137,7 +137,7 @@ func (q *queue) take() (*Stored, error) {
 			return e, nil
 		}
 		// Detached just now.
-		q.next = q.e.spool.cursor(max(q.taken, q.o.absence().handed))
+		q.next = q.e.spool.cursor(max(q.taken, q.o.place.absence().handed))
 	}
 }
 
@@ -157,7 +157,7 @@ func (q *queue) mine(e *Stored) (bool, error) {
 	if !q.o.mine(e) {
 		return false, nil
 	}
-	lags, _ := q.o.lags()
+	lags, _ := q.o.place.lags()
 	if !lags || e.head.unit.Sink != "" || e.head.snapshot {
 		return true, nil
 	}

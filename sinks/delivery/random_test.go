@@ -25,6 +25,10 @@ type world struct {
 	at   map[int]envelope.Position
 	want map[accountKey]envelope.Position
 	flip func() bool
+	// next numbers a stream's positions that are no unit, ends are the last
+	// of them that one sink got.
+	next map[int]uint64
+	ends map[accountKey]envelope.Position
 }
 
 func (w *world) start() { w.r = start(w.t, w.dir, Config{}, w.sinks[0], w.sinks[1]) }

@@ -60,7 +60,10 @@ func (s *Spool) release(floor uint64, keeps ...span) error {
 	if err := s.files.drop(done, s.keeps); err != nil {
 		return err
 	}
-	return s.files.fill()
+	if err := s.files.holes.forget(s.files.first()); err != nil {
+		return s.files.fail(err)
+	}
+	return nil
 }
 
 // drain begins a new segment when all of the active one is done, so that this
@@ -92,13 +95,13 @@ func (s *segments) drop(done uint64, keeps []span) error {
 		}
 		seg := s.list[i]
 		s.mu.Unlock()
-		if slices.ContainsFunc(keeps, func(k span) bool { return k.first <= seg.last && seg.first <= k.last }) {
+		if slices.ContainsFunc(keeps, span{seg.first, seg.last}.meets) {
 			i++
 			continue
 		}
 		if i > 0 {
-			if err := s.dig(seg); err != nil {
-				return err
+			if err := s.holes.note(span{seg.first, seg.last}); err != nil {
+				return s.fail(err)
 			}
 		}
 		s.mu.Lock()

@@ -19,12 +19,13 @@ type segments struct {
 	dir  string
 	size int64 // at which a new segment is begun
 	salt func() uint32
+	// holes are between the first segment and the last.
+	holes *holes
 
 	appending sync.Mutex
 
 	mu      sync.Mutex
 	list    []*segment
-	holes   []hole // between the first segment and the last
 	written uint64 // last committed entry
 	synced  uint64 // last durable entry: what sinks see
 	total   int64  // encoded size of all records that were there since the start
@@ -33,7 +34,7 @@ type segments struct {
 }
 
 func newSegments(dir string, o Options) *segments {
-	return &segments{fs: o.FS, dir: dir, size: o.SegmentBytes, salt: o.Salt, changed: make(chan struct{})}
+	return &segments{fs: o.FS, dir: dir, holes: &holes{fs: o.FS, dir: dir}, size: o.SegmentBytes, salt: o.Salt, changed: make(chan struct{})}
 }
 
 // load finds the segments and checks that nothing is missing between them.
@@ -46,9 +47,7 @@ func (s *segments) load() error {
 	for _, name := range names {
 		if n, ok := segmentNumber(name); ok {
 			numbers = append(numbers, n)
-		} else if h, ok := holeOf(name); ok {
-			s.holes = append(s.holes, h)
-		} else if strings.HasPrefix(name, spillPrefix) {
+		} else if !s.holes.load(name) && strings.HasPrefix(name, spillPrefix) {
 			if err := s.fs.Remove(filepath.Join(s.dir, name)); err != nil {
 				return fmt.Errorf("remove left-over temporary file: %w", err)
 			}
@@ -56,7 +55,7 @@ func (s *segments) load() error {
 	}
 	slices.Sort(numbers)
 	for i, first := range numbers {
-		if dug(s.holes, first) {
+		if s.holes.has(first) {
 			// Its removal was cut short.
 			if err := s.fs.Remove(segmentPath(s.dir, first)); err != nil {
 				return fmt.Errorf("remove spool segment: %w", err)
@@ -81,7 +80,7 @@ func (s *segments) load() error {
 		if err != nil {
 			return err
 		}
-		if len(s.list) > 0 && beyond(s.holes, s.written+1) != first {
+		if len(s.list) > 0 && s.holes.beyond(s.written+1) != first {
 			return fmt.Errorf("%s follows entry %d, entries are missing between: %w", seg.path, s.written, ErrCorrupt)
 		}
 		s.list = append(s.list, seg)

@@ -69,11 +69,12 @@ func (o *outlet) status() (SinkStatus, error) {
 	st := SinkStatus{
 		Name: o.sink.Name(), Cursor: o.acked, Since: o.since,
 		BacklogEntries: last - min(last, o.acked), BacklogBytes: max(0, total-o.done),
-		Records: o.records, Watermarks: o.watermarks, Running: o.running, Restarts: o.restarts,
-		LastError: o.lastErr.text, LastErrorAt: o.lastErr.at, Detached: o.away != nil,
+		Records: o.sent.records, Watermarks: o.sent.watermarks, Running: o.running, Restarts: o.restarts,
+		LastError: o.lastErr.text, LastErrorAt: o.lastErr.at,
 	}
-	lags := o.fell != o.cleared
 	o.mu.Unlock()
+	st.Detached = o.place.absence() != nil
+	lags, _ := o.place.lags()
 	if r, ok := o.sink.(Reporter); ok {
 		state, lastErr := r.Report()
 		st.State = state

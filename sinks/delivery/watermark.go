@@ -55,7 +55,7 @@ func (c *certifier) certify(ctx context.Context, all bool) (int, error) {
 	}
 	n := 0
 	for _, o := range c.e.outlets {
-		if o.absence() != nil {
+		if o.place.absence() != nil {
 			continue // it would be passed over
 		}
 		for {

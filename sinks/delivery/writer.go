@@ -93,7 +93,7 @@ func (w *Writer) Record(e *envelope.Encoded) error {
 	w.sum.bytes += int64(len(e.Body)) + headBytes(&w.sum.unit)
 	w.sum.link = w.sum.link || e.Kind == envelope.KindLink
 	w.sum.gap = w.sum.gap || e.Kind == envelope.KindGap
-	w.sum.snapshot = w.sum.snapshot || e.Kind == envelope.KindSnapshotEnd && bytes.Contains(e.Body, wholeStream)
+	w.sum.snapshot = w.sum.snapshot || e.Kind == envelope.KindSnapshotEnd && bytes.Contains(e.Body, []byte(wholeStream))
 	if len(w.records) >= blockRaw {
 		return w.flush(sectionRecords)
 	}
@@ -102,7 +102,7 @@ func (w *Writer) Record(e *envelope.Encoded) error {
 
 // wholeStream is in the body of a snapshot's end that is one of the whole
 // stream, and nowhere in another: quotes inside of names are escaped.
-var wholeStream = []byte(`"scope":"stream"`)
+const wholeStream = `"scope":"stream"`
 
 // headBytes is about what the envelope of a record takes as JSON.
 func headBytes(u *Unit) int64 {
