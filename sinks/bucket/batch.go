@@ -29,30 +29,51 @@ const recordBytes = 256
 // several: the memory it takes is that of an object, not its own.
 func (r *run) take(ctx context.Context, entry sinks.Entry) error {
 	r.settleSaved(entry.Seq())
-	skip := int64(0)
-	if r.skip.Entry == entry.Seq() {
-		skip = r.skip.Records
+	t := &r.taking
+	*t = taking{ctx: ctx, entry: entry.Seq()}
+	if r.skip.Entry == t.entry {
+		t.skip = r.skip.Records
 	}
-	n := int64(0)
-	for rec, err := range entry.Records() {
-		if err != nil {
-			return err
-		}
-		if n++; n <= skip {
-			continue
-		}
-		if r.batch != nil && r.cutBefore(entry.Seq(), n) {
-			if err := r.sendPart(ctx); err != nil || ctx.Err() != nil {
-				return err
-			}
-		}
-		if err := r.add(entry.Seq(), n, &rec); err != nil {
-			return err
-		}
+	entry.Records()(r.each)
+	if t.err != nil || t.cut {
+		return t.err
 	}
-	r.begin(entry.Seq(), n)
-	r.batch.whole, r.batch.part = entry.Seq(), Mark{}
+	r.begin(t.entry, t.n)
+	r.batch.whole, r.batch.part = t.entry, Mark{}
 	return nil
+}
+
+// taking is the entry that is being added.
+type taking struct {
+	ctx   context.Context
+	entry uint64
+	// n records were read, of which the first skip are in objects before.
+	n, skip int64
+	// err ends the run; cut is set when ctx ended instead.
+	err error
+	cut bool
+}
+
+// record adds the next record of the entry. It is a method, not the body of a
+// loop, because such a body takes memory for every entry, and most entries
+// are one record.
+func (r *run) record(rec envelope.Encoded, err error) bool {
+	t := &r.taking
+	if err != nil {
+		t.err = err
+		return false
+	}
+	if t.n++; t.n <= t.skip {
+		return true
+	}
+	if r.batch != nil && r.cutBefore(t.entry, t.n) {
+		if t.err = r.sendPart(t.ctx); t.err != nil || t.ctx.Err() != nil {
+			t.cut = true
+			return false
+		}
+	}
+	t.err = r.add(t.entry, t.n, &rec)
+	return t.err == nil
 }
 
 // begin makes the batch when there is none; n records of the entry are in

@@ -191,6 +191,7 @@ func (s *Sink) locate(first, last int64) {
 // tried again for ever.
 func (s *Sink) Run(ctx context.Context, queue sinks.Queue) error {
 	r := &run{sink: s, queue: queue}
+	r.each = r.record
 	if err := r.resume(ctx); err != nil {
 		return endOf(ctx, err)
 	}

@@ -104,6 +104,40 @@ func TestSameRecordsAreTheSameBytes(t *testing.T) {
 	}
 }
 
+// The memory of a group serves object after object, large and small; what an
+// object holds is not to depend on those before.
+func TestMemoryServesObjectAfterObject(t *testing.T) {
+	records := benchRecords(30_000)
+	for i := range records[:5000] {
+		records[i].Body = append(bytes.Repeat([]byte("x"), i%7*1000), records[i].Body...)
+	}
+	records[100].Body = bytes.Repeat([]byte("y"), blockBytes+1)
+	var g group
+	for _, part := range [][2]int{{0, 30_000}, {10, 20}, {0, 5000}, {2000, 30_000}, {0, 101}, {0, 30_000}} {
+		some := records[part[0]:part[1]]
+		e, err := newEncoder("7d", compress.Codecs.Zstd, &g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range some {
+			// What was read is gone when the next record comes.
+			rec := some[i]
+			rec.Body = bytes.Clone(rec.Body)
+			if err := e.add(&rec); err != nil {
+				t.Fatal(err)
+			}
+			clear(rec.Body)
+		}
+		got, err := e.finish()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, encode(t, some)) {
+			t.Errorf("records %d to %d are other bytes in memory that was used before", part[0], part[1])
+		}
+	}
+}
+
 func TestLargeRecords(t *testing.T) {
 	var want []envelope.Encoded
 	for i := range 24 {

@@ -27,11 +27,12 @@ type group struct {
 
 	rows  int
 	bytes int64
-	cells map[string]struct{}
+	cells map[string]parquet.ByteArray
 	// block is what texts are copied to. It never grows, as texts point into
-	// it: a full one is left to them.
-	block []byte
-	last  envelope.Envelope // of the record before
+	// it: a full one joins those in full. free are those of the group before.
+	block      []byte
+	full, free [][]byte
+	last       envelope.Envelope // of the record before
 }
 
 // add appends a record.
@@ -57,10 +58,9 @@ func (g *group) names(r *envelope.Encoded) {
 			g.repeat(c)
 		}
 	} else {
-		g.put(colScript, r.Stream.Script)
-		g.put(colClass, r.Stream.Class)
-		g.put(colCell, r.Stream.Cell)
-		g.count(r.Stream.Cell)
+		g.same(colScript, r.Stream.Script)
+		g.same(colClass, r.Stream.Class)
+		g.cell(r.Stream.Cell)
 	}
 	switch {
 	case r.Stream.Facet == "":
@@ -87,26 +87,49 @@ func (g *group) numbers(r *envelope.Encoded) {
 	g.slim[colFragments] = append(g.slim[colFragments], int32(r.Fragments))
 }
 
-// count notes a cell of the row group.
-func (g *group) count(cell string) {
-	if g.cells == nil {
-		g.cells = make(map[string]struct{})
+// cell sets the cell of a record. Cells come again and again, in any order:
+// each is copied once.
+func (g *group) cell(name string) {
+	known, ok := g.cells[name]
+	if !ok {
+		if g.cells == nil {
+			g.cells = make(map[string]parquet.ByteArray)
+		}
+		known = g.copy(name)
+		g.cells[name] = known
 	}
-	g.cells[cell] = struct{}{}
+	g.texts[colCell] = append(g.texts[colCell], known)
 }
 
 // room makes the block take n more bytes and returns where they begin.
 func (g *group) room(n int) int {
 	if len(g.block)+n > cap(g.block) {
-		g.block = make([]byte, 0, max(blockBytes, n))
+		g.nextBlock(n)
 	}
 	return len(g.block)
 }
 
-func (g *group) put(c int, s string) {
+// nextBlock begins a block of at least n bytes, one of before if it can.
+func (g *group) nextBlock(n int) {
+	if cap(g.block) == blockBytes {
+		g.full = append(g.full, g.block[:0])
+	}
+	if last := len(g.free) - 1; n <= blockBytes && last >= 0 {
+		g.block, g.free = g.free[last], g.free[:last]
+		return
+	}
+	g.block = make([]byte, 0, max(blockBytes, n))
+}
+
+// copy keeps a text.
+func (g *group) copy(s string) parquet.ByteArray {
 	at := g.room(len(s))
 	g.block = append(g.block, s...)
-	g.texts[c] = append(g.texts[c], g.block[at:])
+	return g.block[at:]
+}
+
+func (g *group) put(c int, s string) {
+	g.texts[c] = append(g.texts[c], g.copy(s))
 }
 
 // same is put for a text that is mostly that of the record before.
@@ -132,11 +155,16 @@ func (g *group) define(c int, present bool) {
 }
 
 // clear forgets the records. It keeps the memory of the columns, which that
-// of records bounds, and of one block.
+// of records bounds, and the blocks that they took: a small group after large
+// ones gives the others back.
 func (g *group) clear() {
 	for c := range columns {
 		clear(g.texts[c]) // what they point to may go
 		g.texts[c], g.def[c], g.wide[c], g.slim[c] = g.texts[c][:0], g.def[c][:0], g.wide[c][:0], g.slim[c][:0]
+	}
+	if g.rows > 0 {
+		clear(g.free)
+		g.free, g.full = g.full, g.free[:0]
 	}
 	clear(g.cells)
 	g.rows, g.bytes = 0, 0

@@ -15,6 +15,8 @@ type put struct {
 	size  int
 	done  chan error // gets nil when it is stored
 	stop  context.CancelFunc
+	// flying ends once done has what became of it: waits for entries end then.
+	flying context.Context
 }
 
 const contentType = "application/vnd.apache.parquet"
@@ -37,8 +39,10 @@ func (r *run) send(ctx context.Context) error {
 	}
 	r.from = p.state.next()
 	running, stop := context.WithCancel(ctx)
-	p.stop = stop
+	flying, land := context.WithCancel(ctx)
+	p.stop, p.flying = stop, flying
 	go func() {
+		defer land()
 		p.done <- r.sink.retry(running, func() error {
 			_, err := objstore.PutBytes(running, r.sink.cfg.Store, p.state.Key, body, objstore.PutOptions{ContentType: contentType})
 			return err
@@ -124,16 +128,6 @@ func (r *run) abandon() error {
 		return nil
 	}
 	return r.stored(p, nil)
-}
-
-// wake calls cancel when the object is done, and gives up when ctx ends.
-func (p *put) wake(ctx context.Context, cancel context.CancelFunc) {
-	select {
-	case err := <-p.done:
-		p.done <- err
-		cancel()
-	case <-ctx.Done():
-	}
 }
 
 // count notes a stored object.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"celldexport/envelope"
 	"celldexport/sinks"
 )
 
@@ -14,7 +15,10 @@ type run struct {
 
 	batch *batch // being filled, nil when empty
 	group group  // of the batch; its memory serves one after the other
-	put   *put   // in flight, nil when none
+	// taking is the entry that goes into the batch, each adds its records.
+	taking taking
+	each   func(envelope.Encoded, error) bool
+	put    *put // in flight, nil when none
 	// micros is the newest object's time. from is that of the first object
 	// with records of the entry that the next object begins in, 0 for none.
 	micros, from int64
@@ -106,15 +110,9 @@ func (r *run) next(ctx context.Context) error {
 	if r.batch != nil && r.put == nil && !r.replaying() {
 		deadline = r.batch.deadline
 	}
-	wait, cancel := context.WithCancel(ctx)
-	defer cancel()
-	if p := r.put; p != nil {
-		gone := make(chan struct{})
-		go func() {
-			defer close(gone)
-			p.wake(wait, cancel)
-		}()
-		defer func() { cancel(); <-gone }()
+	wait := ctx
+	if r.put != nil {
+		wait = r.put.flying
 	}
 	entry, err := r.queue.Next(wait, deadline)
 	switch {
