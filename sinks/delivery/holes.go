@@ -56,7 +56,7 @@ func (h *holes) load(name string) bool {
 func (h *holes) note(s span) error {
 	f, err := h.fs.Create(h.path(s))
 	if err == nil {
-		err = f.Close()
+		err = errors.Join(f.Sync(), f.Close())
 	}
 	if err == nil {
 		err = h.fs.SyncDir(h.dir)
