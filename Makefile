@@ -6,7 +6,7 @@ GO ?= go
 HEAVY ?= ./test/large
 # Units of random SQL in one soak, and what else has a sample in make test.
 SOAKUNITS ?= 100000
-FUZZTIME ?= 30s
+FUZZTIME ?= 10m
 SOAKTIME ?= 30m
 FLEETTIME ?= 20m
 LARGEDIR ?= /tmp
