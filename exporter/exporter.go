@@ -50,6 +50,8 @@ type Options struct {
 	Watch func() (ltxtail.Watcher, error)
 	// Interval replaces the interval of rounds, which follows flush_ms.
 	Interval time.Duration
+	// Shutdown replaces the 20 seconds of the last round and delivery.
+	Shutdown time.Duration
 	// Sweep replaces the hour between two sweeps of old export objects.
 	Sweep time.Duration
 	// Spool replaces the file system below the spool; nil is the operating
@@ -74,6 +76,7 @@ type Exporter struct {
 	shadows   *shadows
 	report    report
 	every     time.Duration
+	shutdown  time.Duration
 }
 
 // kit is what every part of the export works with.
@@ -109,6 +112,7 @@ func New(ctx context.Context, o Options) (*Exporter, error) {
 
 func build(ctx context.Context, o Options) (*Exporter, error) {
 	e := &Exporter{kit: &kit{settings: o.Settings, log: o.Logger, now: o.Now, metrics: newMetrics(o.Registry), step: o.Step}}
+	e.shutdown = cmp.Or(o.Shutdown, shutdownTime)
 	e.every = cmp.Or(o.Interval, pace(o.Settings))
 	if e.now == nil {
 		e.now = time.Now

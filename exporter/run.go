@@ -38,7 +38,7 @@ func (e *Exporter) Run(ctx context.Context) error {
 	err := e.loop(ctx)
 	stopTail()
 	if err == nil {
-		last, cancel := context.WithTimeout(work, shutdownTime)
+		last, cancel := context.WithTimeout(work, e.shutdown)
 		err = e.finishUp(last)
 		cancel()
 	}
@@ -110,7 +110,7 @@ func (e *Exporter) finishUp(ctx context.Context) error {
 	if err := e.tail.Scan(); err != nil {
 		e.log.Warn("last walk of the watch directory", "err", err)
 	}
-	half, cancel := context.WithTimeout(ctx, shutdownTime/2)
+	half, cancel := context.WithTimeout(ctx, e.shutdown/2)
 	err := e.tick(half)
 	cancel()
 	if err != nil {
