@@ -44,7 +44,7 @@ func thisMachine() machine {
 }
 
 func (m machine) String() string {
-	return fmt.Sprintf("%s, %d cores of %s, %s, %s, load %s; measured on one core; processor time but for spool, parquet, latency and writer",
+	return fmt.Sprintf("%s, %d cores of %s, %s, %s, load %s; measured on one core; processor time but for spool, latency, writer and lines that say wall",
 		m.Date, m.Cores, m.CPU, m.Go, m.OS, m.Load)
 }
 

@@ -43,8 +43,10 @@ type flags struct {
 	// one in a process of its own.
 	sidecar string
 	once    bool
-	cpu     int
-	cells   int
+	// broker is the kind of broker to be, instead of measuring.
+	broker string
+	cpu    int
+	cells  int
 }
 
 func parse(args []string) (flags, error) {
@@ -58,6 +60,7 @@ func parse(args []string) (flags, error) {
 	set.StringVar(&f.profile, "cpuprofile", "", "write a CPU profile to this file")
 	set.BoolVar(&f.inline, "inline", false, "run stages that get a process of their own in this one")
 	set.StringVar(&f.sidecar, "sidecar", "", "run an exporter over this directory instead of measuring")
+	set.StringVar(&f.broker, "broker", "", "be a broker that keeps nothing, kafka or blobstream, instead of measuring")
 	set.BoolVar(&f.once, "once", false, "with -sidecar: export what is there and stop")
 	set.IntVar(&f.cells, "cells", 0, "idle cells of the stage idle: 10,000 unless given, 2,000 with -short")
 	set.IntVar(&f.cpu, "cpu", -1, "run on this processor only")
@@ -85,6 +88,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		if err := pin(f.cpu); err != nil {
 			return err
 		}
+	}
+	if f.broker != "" {
+		return asBroker(f.broker)
 	}
 	if f.sidecar != "" {
 		return runSidecar(ctx, f.sidecar, f.once, out)
@@ -143,6 +149,7 @@ func allStages() []stage {
 		{name: "spool", run: spoolStage},
 		{name: "parquet", run: parquetStage},
 		{name: "kafka", run: kafkaStage},
+		{name: "blobstream", run: blobstreamStage},
 		{name: "shadow", run: shadowStage},
 		{name: "owners", run: ownersStage},
 		{name: "except", run: exceptStage},

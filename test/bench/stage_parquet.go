@@ -3,9 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"time"
 
 	"github.com/apache/arrow-go/v18/parquet"
@@ -15,7 +15,6 @@ import (
 
 	"celldexport/envelope"
 	"celldexport/internal/objstore"
-	"celldexport/sinks"
 	"celldexport/sinks/bucket"
 )
 
@@ -28,17 +27,22 @@ const parquetRecords = 100_000
 func parquetStage(ctx context.Context, b *bench) ([]Line, error) {
 	records, raw := someRecords(parquetRecords)
 	store := objstore.NewMemory()
-	if err := sinkAll(ctx, store, records); err != nil {
+	sink, err := newBucket(store)
+	if err != nil {
+		return nil, err
+	}
+	first := startFeed(ctx, sink, records)
+	if err := errors.Join(first.lap(), first.close()); err != nil {
 		return nil, err
 	}
 	floors, stored, err := floorsOf(ctx, store)
 	if err != nil {
 		return nil, err
 	}
-	e := b.effort
-	e.reps = max(5, e.reps/2)
-	r, err := e.interleave(cpuClock,
-		func() error {
+	c := sinkContest{
+		stage: "parquet", floor: "arrow-go writer", ours: "bucket sink to memory", records: records, goal: 1.15, bytes: raw,
+		on: fmt.Sprintf("%d records of one row, %s, %d objects of %s", parquetRecords, size(int64(raw)), len(floors), size(stored)),
+		bare: func() error {
 			for _, f := range floors {
 				if err := f.write(io.Discard); err != nil {
 					return err
@@ -46,18 +50,29 @@ func parquetStage(ctx context.Context, b *bench) ([]Line, error) {
 			}
 			return nil
 		},
-		func() error { return sinkAll(ctx, objstore.NewMemory(), records) })
-	if err != nil {
+		after: func() error { return empty(ctx, store) },
+	}
+	if c.sink, err = newBucket(store); err != nil {
 		return nil, err
 	}
-	const floor = "arrow-go writer"
-	ratio := r[1].against(r[0])
-	on := fmt.Sprintf("%d records of one row, %s, %d objects of %s", parquetRecords, size(int64(raw)), len(floors), size(stored))
-	return []Line{
-		Line{Stage: "parquet", What: floor + ", same columns", On: on}.took(r[0], parquetRecords, "record").rate(parquetRecords, "records/s"),
-		Line{Stage: "parquet", What: "bucket sink, queue to memory", On: on, Note: number(float64(raw)/r[1].median()*1e3) + " MB/s"}.
-			took(r[1], parquetRecords, "record").rate(parquetRecords, "records/s").versus(floor, ratio).atMost(ratio.Mid, 1.15, "1.15 x"),
-	}, nil
+	return c.run(ctx, b.effort)
+}
+
+func newBucket(store objstore.Store) (*bucket.Sink, error) {
+	return bucket.New(bucket.Config{Store: store, Node: "node-a", FlushInterval: time.Hour})
+}
+
+// empty deletes what the store holds.
+func empty(ctx context.Context, store objstore.Store) error {
+	for o, err := range store.List(ctx, bucket.Prefix, "") {
+		if err != nil {
+			return err
+		}
+		if err := store.Delete(ctx, o.Key); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // someRecords are one-row records of fifty cells in turn.
@@ -72,82 +87,6 @@ func someRecords(n int) (records []envelope.Encoded, raw int) {
 		raw += len(body)
 	}
 	return records, raw
-}
-
-// sinkAll runs the sink until it has stored every record.
-func sinkAll(ctx context.Context, store objstore.Store, records []envelope.Encoded) error {
-	sink, err := bucket.New(bucket.Config{Store: store, Node: "node-a", FlushInterval: time.Hour})
-	if err != nil {
-		return err
-	}
-	ctx, done := context.WithCancel(ctx)
-	defer done()
-	q := &queue{records: records, done: done}
-	if err := sink.Run(ctx, q); err != nil {
-		return err
-	}
-	if q.acked != len(records) {
-		return fmt.Errorf("the sink stored %d of %d records", q.acked, len(records))
-	}
-	return nil
-}
-
-// queue offers records, one an entry, and then asks for a flush.
-type queue struct {
-	records []envelope.Encoded
-	next    int
-	acked   int
-	state   []byte
-	flushed bool
-	done    func()
-}
-
-func (q *queue) Next(ctx context.Context, _ time.Time) (sinks.Entry, error) {
-	if q.next < len(q.records) {
-		q.next++
-		return (*entry)(&q.records[q.next-1]), nil
-	}
-	if !q.flushed {
-		q.flushed = true
-		return nil, nil
-	}
-	<-ctx.Done()
-	return nil, ctx.Err()
-}
-
-func (q *queue) Flush() bool { return q.flushed }
-
-// Ack ends the run with the last record. Entries are numbered by their order
-// on the way out, see entry.Seq.
-func (q *queue) Ack(seq uint64) error {
-	q.acked = int(seq)
-	if q.acked == len(q.records) {
-		q.done()
-	}
-	return nil
-}
-
-func (q *queue) Refuse(seq uint64, r sinks.Refusal) error {
-	return fmt.Errorf("record of entry %d refused: %v", seq, r)
-}
-
-func (q *queue) Load() ([]byte, error) { return q.state, nil }
-
-func (q *queue) Save(b []byte) error {
-	q.state = b
-	return nil
-}
-
-// entry is a record as a spool entry.
-type entry envelope.Encoded
-
-func (e *entry) Seq() uint64                 { return uint64(e.CommittedAt-someEnvelope().CommittedAt)/3 + 1 }
-func (e *entry) Stream() envelope.Stream     { return e.Envelope.Stream }
-func (e *entry) Position() envelope.Position { return e.Envelope.Position }
-func (e *entry) Bytes() int64                { return int64(len(e.Body)) }
-
-func (e *entry) Records() iter.Seq2[envelope.Encoded, error] {
-	return func(yield func(envelope.Encoded, error) bool) { yield(envelope.Encoded(*e), nil) }
 }
 
 // object is the columns of one object, as arrow-go takes them.
