@@ -2,12 +2,16 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"celldexport/sinks"
 )
 
 // Contenders take turns on one clock, so that a machine that slows down as the
@@ -127,3 +131,69 @@ func TestStageFromTheCommandLine(t *testing.T) {
 		t.Errorf("an unknown stage: %v, want an error that names the known ones", err)
 	}
 }
+
+// acker is a sink that acknowledges what it took when it is asked to flush.
+type acker struct{ taken []uint64 }
+
+func (*acker) Name() string { return "acker" }
+
+func (a *acker) Run(ctx context.Context, q sinks.Queue) error {
+	for {
+		e, err := q.Next(ctx, time.Time{})
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		case e != nil:
+			a.taken = append(a.taken, e.Seq())
+		case !q.Flush():
+			return errors.New("no entry, and no flush")
+		default:
+			if err := q.Ack(a.taken[len(a.taken)-1]); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// A lap ends when the sink acknowledged all of it, and the next goes on in
+// the same run.
+func TestFeedLaps(t *testing.T) {
+	records, _ := someRecords(100)
+	sink := new(acker)
+	f := startFeed(t.Context(), sink, records)
+	for range 3 {
+		if err := f.lap(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.close(); err != nil {
+		t.Fatal(err)
+	}
+	if len(sink.taken) != 300 {
+		t.Fatalf("%d entries in three laps of 100", len(sink.taken))
+	}
+	for i, seq := range sink.taken {
+		if seq != uint64(i+1) {
+			t.Fatalf("entry %d has number %d", i, seq)
+		}
+	}
+}
+
+// A sink that fails ends the lap instead of leaving it to wait.
+func TestFeedTellsOfASinkThatFailed(t *testing.T) {
+	records, _ := someRecords(1)
+	f := startFeed(t.Context(), failing{}, records)
+	if err := f.lap(); !errors.Is(err, errNotMeasured) {
+		t.Errorf("the lap ended with %v", err)
+	}
+	if err := f.close(); !errors.Is(err, errNotMeasured) {
+		t.Errorf("the sink ended with %v", err)
+	}
+}
+
+type failing struct{}
+
+func (failing) Name() string                           { return "failing" }
+func (failing) Run(context.Context, sinks.Queue) error { return errNotMeasured }
