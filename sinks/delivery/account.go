@@ -99,7 +99,7 @@ func (a *account) passed(p envelope.Position) bool {
 // schedule sets when the next watermark is due.
 func (a *account) schedule(now, idle int64) {
 	switch {
-	case a.hold != 0 || a.pending != nil:
+	case a.hold != 0 || a.pending != nil || a.linkOnly():
 		a.due = 0
 	case a.counter.Records > 0 || (a.closed && a.open()):
 		if a.due == 0 || a.due > now {
@@ -114,8 +114,15 @@ func (a *account) schedule(now, idle int64) {
 	}
 }
 
-// open reports whether something was delivered that no watermark went over.
-func (a *account) open() bool { return a.mark == nil || a.through.Compare(*a.mark) > 0 }
+// open reports whether something was delivered that a watermark is to go over.
+func (a *account) open() bool {
+	return !a.linkOnly() && (a.mark == nil || a.through.Compare(*a.mark) > 0)
+}
+
+// linkOnly reports whether nothing of the epoch was delivered but its link.
+// The link stands before the first transaction and names its txid; whoever
+// compares txids would take its certificate for that transaction's.
+func (a *account) linkOnly() bool { return a.through.Commit == 0 }
 
 // settled reports whether no watermark will follow.
 func (a *account) settled() bool {

@@ -202,6 +202,10 @@ func (w *absences) check(s *fakeSink) {
 	for n, at := range w.at {
 		key := accountKey{testStream(n), at.Epoch}
 		want := w.want[key]
+		if want.Commit == 0 {
+			// Only the link came: it certifies no transaction.
+			want = envelope.Position{}
+		}
 		if end := w.ends[key]; s.name == "two" && end.Compare(want) > 0 && got[key] == end {
 			continue
 		}
