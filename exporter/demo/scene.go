@@ -251,7 +251,7 @@ func (sc *scene) takeover(ctx context.Context) error {
 		return err
 	}
 	sc.report.say("demo: %s moves from node-a e%d to node-b e%d; node-a does not notice and goes on writing", a.name, head.Epoch, a.cell.Epoch())
-	return nil
+	return sc.haunt(ctx)
 }
 
 // haunt is the old owner going on: its writes must never reach a consumer.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"celldexport/internal/celld"
@@ -27,13 +28,18 @@ type world struct {
 	fault  *objstore.Fault
 	dir    string
 	prover *Prover
+	mu     sync.Mutex
 	calls  []string
 }
 
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, store: objstore.NewMemory(), dir: t.TempDir()}
 	w.fault = objstore.NewFault(w.store)
-	counted := recorded{w.fault, func(op, key string) { w.calls = append(w.calls, op+" "+key) }}
+	counted := recorded{w.fault, func(op, key string) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.calls = append(w.calls, op+" "+key)
+	}}
 	w.prover = &Prover{Store: counted, Node: "node-a", Open: ltxtail.New(ltxtail.Config{Root: w.dir}).Open}
 	return w
 }
