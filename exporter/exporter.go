@@ -185,7 +185,7 @@ func (e *Exporter) assemble(n *node, random io.Reader) {
 		kit: k, prover: prover, ledgers: ls, shadows: fs, journal: jn, entries: en, units: us, closes: cl, agenda: ag,
 		scripts: &scripts{store: k.fleet, fixed: k.settings.Script, now: k.now},
 	}
-	rs := &residencies{kit: k, units: us, bases: bs, closes: cl, agenda: ag}
+	rs := &residencies{kit: k, units: us, bases: bs, closes: cl, agenda: ag, entries: en, journal: jn}
 	e.shadows, e.journal = fs, jn
 	e.rounds = &rounds{kit: k, prover: prover, node: n, residencies: rs, agenda: ag, journal: jn, shadows: fs, streams: make(map[string]*stream), idle: newIdlers()}
 	e.refusals = &refusals{kit: k, delivery: e.delivery, rounds: e.rounds, journal: jn}

@@ -148,6 +148,9 @@ func (r *replay) described(doc *state.Stream, entry *delivery.Stored) error {
 		if err != nil {
 			return err
 		}
+		if enc.Kind == envelope.KindGap && entry.Unit().Sink == "" {
+			doc.Residency.Hole = doc.Residency.Spooled + 1
+		}
 		if enc.Kind != envelope.KindSchema {
 			continue
 		}

@@ -13,10 +13,12 @@ import (
 // residencies takes streams through their lives on this node.
 type residencies struct {
 	*kit
-	units  *units
-	bases  *bases
-	closes *closes
-	agenda *agenda
+	units   *units
+	bases   *bases
+	closes  *closes
+	agenda  *agenda
+	entries *entries
+	journal *journal
 }
 
 // closes ends residencies in the ledger and in the spool, and takes it back.
@@ -94,17 +96,16 @@ func (rs *residencies) undecided(ctx context.Context, s *stream, v view, res pro
 		rs.agenda.park(s)
 		return nil
 	case proof.Owned, proof.Released, proof.Unasked:
-		rs.pending(s, v)
-		return nil
+		return rs.pending(s, v)
 	}
 	return verdictError(s, v, res)
 }
 
 // pending notes that the bucket does not cover what waits.
-func (rs *residencies) pending(s *stream, v view) {
+func (rs *residencies) pending(s *stream, v view) error {
 	if len(v.target.Local) == 0 {
 		rs.agenda.rest(s)
-		return
+		return nil
 	}
 	next := v.target.Local[0].TXID
 	reason := fmt.Sprintf("e%d: txid %d is not covered by the bucket yet", v.disk.Epoch, next)
@@ -115,7 +116,12 @@ func (rs *residencies) pending(s *stream, v view) {
 		reason = fmt.Sprintf("e%d: txids %d to %d are neither on the node's disk nor in the bucket, and txid %d waits for them", v.disk.Epoch, hole, next-1, next)
 	}
 	s.status.set(rs.now(), StatePending, reason)
+	var err error
+	if next > v.target.After+1 {
+		err = rs.reportHole(s, v, next)
+	}
 	rs.agenda.later(s)
+	return err
 }
 
 func verdictError(s *stream, v view, res proof.Result) error {
@@ -158,7 +164,7 @@ func (rs *residencies) settle(ctx context.Context, s *stream, v view, res proof.
 		}
 		rs.over(s, v, res)
 	case len(rest) > 0:
-		rs.pending(s, view{disk: v.disk, target: proof.Target{After: r.Spooled, Local: rest}})
+		return rs.pending(s, view{disk: v.disk, target: proof.Target{After: r.Spooled, Local: rest}})
 	default:
 		s.status.set(rs.now(), StateExported, "")
 		rs.agenda.rest(s)

@@ -53,6 +53,9 @@ type Residency struct {
 	// Uncertified: the chain of this epoch was lost with an earlier state
 	// directory, so it gets no watermark any more.
 	Uncertified bool `json:"uncertified"`
+	// Hole is the first of the transactions that a gap said to be gone, 0
+	// for none.
+	Hole uint64 `json:"hole,omitempty"`
 }
 
 // End is where the residency ends when it is closed now: at the last txid
