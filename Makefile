@@ -23,15 +23,17 @@ build:
 	$(GO) build -trimpath -o $(BIN)/ ./cmd/...
 
 # Everything: vet, the rules of the house, then all tests, under the race
-# detector but for the heavy ones. Of the random fleets and of random SQL the
-# race detector sees a tenth; all of them run without it.
+# detector but for the heavy ones. Of the random fleets, of random SQL and of
+# the states that a stopped delivery leaves, the race detector sees a part;
+# all of them run without it.
 .PHONY: test
 test:
 	$(GO) vet ./...
 	$(GO) test -count=1 ./test/house
-	$(GO) test -race -timeout 14m $(filter-out celldexport/diffpage,$(LIGHT))
+	$(GO) test -race -timeout 14m $(filter-out celldexport/diffpage celldexport/sinks/delivery,$(LIGHT))
 	$(GO) test -race -short -timeout 14m ./diffpage
-	$(GO) test -count=1 -timeout 14m ./diffpage
+	$(GO) test -race -short -timeout 14m ./sinks/delivery -rapid.checks=20
+	$(GO) test -count=1 -timeout 14m ./diffpage ./sinks/delivery
 	$(GO) test -count=1 -run '^TestModelFleet$$' ./exporter
 	@if [ -n "$(strip $(HEAVY))" ]; then set -x; $(GO) test -timeout 14m $(HEAVY); fi
 
