@@ -302,3 +302,24 @@ func (p *tape) calls() int {
 	}
 	return n
 }
+
+// A file that is broken in every copy is got over by a full image of the same
+// residency: the stream re-bases on it.
+func TestLTX02FullImage(t *testing.T) {
+	t.Parallel()
+	p := newTape(t, "page_size(1024)")
+	p.unit(`CREATE TABLE t(id INTEGER PRIMARY KEY, v)`, filler("t", 20, "i, 'v'||i"))
+	before := p.pages()
+	p.stage(filler("t", 100, "i+100, hex(randomblob(50))"))
+	b, err := os.ReadFile(p.localFile(p.c.TXID()))
+	p.must(err)
+	p.place(p.c.TXID(), p.edit(b, func(_ *ltxfile.Header, pages map[uint32][]byte) { delete(pages, before+3) }))
+	p.stuck(300 * time.Millisecond)
+	_, err = p.c.FullImage()
+	p.must(err)
+	p.must(p.c.Upload(t.Context()))
+	if left := p.h.once(); len(left) > 0 {
+		t.Fatalf("a full image does not carry the stream on: %v", left)
+	}
+	p.same(p.c)
+}

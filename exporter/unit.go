@@ -113,9 +113,10 @@ func (us *units) diffUnit(ctx context.Context, s *stream, u proof.Unit) (staged,
 }
 
 // broken has the object of a unit passed over from now on: a wider one, or
-// the next full image, may carry the stream on.
+// the next full image, may carry the stream on. A local file that was used in
+// its place holds the same bytes.
 func (us *units) broken(s *stream, u proof.Unit, err error) error {
-	if u.Local == nil && (errors.Is(err, ltxfile.ErrCorrupt) || errors.Is(err, diffpage.ErrCorrupt)) {
+	if errors.Is(err, ltxfile.ErrCorrupt) || errors.Is(err, diffpage.ErrCorrupt) {
 		s.skip[proof.ObjectID{Key: u.Object.Object.Key, ETag: u.Object.Object.ETag}] = struct{}{}
 	}
 	return err
