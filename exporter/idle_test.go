@@ -52,7 +52,7 @@ func shadowFiles(t *testing.T, state string) []string {
 func (h *host) rounds(n uint64) {
 	h.w.t.Helper()
 	before := h.e.Status().Rounds
-	for end := time.Now().Add(20 * time.Second); h.e.Status().Rounds < before+n; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(90 * time.Second); h.e.Status().Rounds < before+n; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			h.w.t.Fatal("rounds do not go on")
 		}
@@ -143,7 +143,7 @@ func TestDepartedShadowsFitTheCache(t *testing.T) {
 	}
 	want := append([]string{resident[0]}, names[len(names)-kept:]...)
 	var got []string
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(90 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if got = shadowFiles(t, a.settings.State); len(got) == len(want) {
 			break
 		}

@@ -27,7 +27,7 @@ func (w *world) objects() []string {
 // until waits for something that the exporters do by themselves.
 func (w *world) until(what string, done func() bool) {
 	w.t.Helper()
-	for end := time.Now().Add(20 * time.Second); !done(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(90 * time.Second); !done(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			w.t.Fatalf("in vain waited until %s", what)
 		}

@@ -185,7 +185,7 @@ func (h *host) sync() {
 	begin := time.Now()
 	defer func() { h.w.t.Logf("%s at rest after %v", h.settings.Node, time.Since(begin)) }()
 	var last exporter.Summary
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(90 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		s := h.e.Status()
 		busy := s.Watch.Pending
 		for st, n := range s.Streams {
