@@ -7,6 +7,9 @@ import "context"
 // Walk reads the node's directory, Round works on what it shows.
 func (e *Exporter) Walk() error { return e.tail.Scan() }
 
+// Walks is how often the directory was walked.
+func (e *Exporter) Walks() int { return e.tail.Stats().Scans }
+
 // Round runs one round.
 func (e *Exporter) Round(ctx context.Context) error {
 	err := e.round(ctx)

@@ -56,44 +56,44 @@ func (e *Exporter) loop(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 		}
-		if err := e.tick(ctx); err != nil {
+		walked, err := e.tick(ctx)
+		if err != nil {
 			return err
 		}
-		if e.tail.Stats().Scans == 0 {
-			timer.Reset(firstWalk)
-		} else {
+		// What tick saw decides, not what has become of it since: a walk that
+		// ends just now is still to have its round.
+		if walked {
 			timer.Reset(e.every)
+		} else {
+			timer.Reset(firstWalk)
 		}
 	}
 }
 
-// tick runs one round and files its outcome. Only errors that end the process
-// are returned.
-func (e *Exporter) tick(ctx context.Context) error {
+// tick runs one round and files its outcome. It runs none, and walked is
+// false, while the directory was not walked yet: ready means that it was. Only
+// errors that end the process are returned.
+func (e *Exporter) tick(ctx context.Context) (walked bool, err error) {
 	e.report.mu.Lock()
 	stopped := e.report.failure != ""
 	e.report.mu.Unlock()
-	if stopped {
+	walked = e.tail.Stats().Scans > 0
+	if stopped || !walked {
 		e.publish(nil)
-		return nil
+		return walked, nil
 	}
-	if e.tail.Stats().Scans == 0 {
-		// The directory is not walked yet: ready means that it was.
-		e.publish(nil)
-		return nil
-	}
-	err := e.round(ctx)
+	err = e.round(ctx)
 	var own *stateError
 	switch {
 	case errors.Is(err, errNodeTaken):
-		return err
+		return walked, err
 	case errors.As(err, &own):
 		e.fail(err)
 	case err != nil && ctx.Err() == nil:
 		e.log.Error("round", "err", err)
 	}
 	e.publish(err)
-	return nil
+	return walked, nil
 }
 
 // fail stops the export for good: what the state directory holds can no
@@ -111,7 +111,7 @@ func (e *Exporter) finishUp(ctx context.Context) error {
 		e.log.Warn("last walk of the watch directory", "err", err)
 	}
 	half, cancel := context.WithTimeout(ctx, e.shutdown/2)
-	err := e.tick(half)
+	_, err := e.tick(half)
 	cancel()
 	if err != nil {
 		return err

@@ -1,0 +1,65 @@
+package exporter_test
+
+import (
+	"io/fs"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"celldexport/exporter"
+	"celldexport/internal/celldsim"
+	"celldexport/ltxtail"
+)
+
+// slowRoot holds up the first reading of the watch directory until it is let
+// go.
+type slowRoot struct {
+	ltxtail.OS
+	root string
+	once sync.Once
+	gate chan struct{}
+}
+
+func (f *slowRoot) ReadDir(name string) ([]fs.DirEntry, error) {
+	if name == f.root {
+		<-f.gate
+	}
+	return f.OS.ReadDir(name)
+}
+
+func (f *slowRoot) open() { f.once.Do(func() { close(f.gate) }) }
+
+// A first walk that ends while the round before it is being filed is still
+// followed by a round at once, not after a whole interval.
+func TestRoundFollowsFirstWalk(t *testing.T) {
+	w := newWorld(t, celldsim.V06)
+	a := w.host("node-a")
+	c := a.activate("one")
+	w.write(c, createItems, insertTwo)
+	root := &slowRoot{root: a.settings.Watch, gate: make(chan struct{})}
+	defer root.open()
+	a.fs = root
+	var armed atomic.Bool
+	walked := make(chan struct{})
+	a.rig = func(o *exporter.Options) {
+		o.Interval = time.Hour // no second round comes by itself
+		o.Now = func() time.Time {
+			// While nothing was walked, the clock is read for the account of
+			// a round that did not take place.
+			if armed.CompareAndSwap(true, false) {
+				root.open()
+				w.until("the directory is walked", func() bool { return a.e.Walks() > 0 })
+				close(walked)
+			}
+			return time.Now()
+		}
+	}
+	a.run()
+	w.until("a round was put off", func() bool { return !a.e.Ticked().IsZero() })
+	armed.Store(true)
+	<-walked
+	w.until("the first round is over", func() bool { return a.e.Status().Rounds > 0 })
+	a.halt()
+	w.equal(c)
+}
