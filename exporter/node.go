@@ -45,6 +45,11 @@ func claimNode(ctx context.Context, store objstore.Store, dir *state.Dir, name s
 		}
 		id = state.Identity{}
 	}
+	if have != nil && id.Next != "" && have.Token == id.Next {
+		// The claim of a start that was cut short is ours. It is taken over
+		// before the next token replaces its own, or nothing would tell.
+		id.Boot, id.Token = have.Boot, have.Token
+	}
 	if id.ID == "" {
 		if id.ID, err = token(random); err != nil {
 			return nil, false, err
