@@ -20,12 +20,10 @@ import (
 func (h *host) status(what string, says func(exporter.Summary) bool) exporter.Summary {
 	h.w.t.Helper()
 	var last exporter.Summary
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if last = h.e.Status(); says(last) {
-			return last
-		}
-	}
-	h.w.t.Fatalf("the exporter of %s does not say that %s: %+v", h.settings.Node, what, last)
+	h.w.until("the exporter of "+h.settings.Node+" says that "+what, func() bool {
+		last = h.e.Status()
+		return says(last)
+	})
 	return last
 }
 

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -65,18 +66,20 @@ func (p *pair) put(minTXID, maxTXID uint64, b []byte) string {
 func (p *pair) trouble(parts ...string) exporter.StreamStatus {
 	p.t.Helper()
 	p.write(p.other, fmt.Sprintf(`INSERT INTO items VALUES('t%d',1)`, p.other.TXID()))
-	var last exporter.Summary
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		last = p.a.e.Status()
-		for _, st := range last.Trouble {
-			if st.Cell == p.bad.Scope() && containsAll(st.Status.Reason, parts) && last.Streams[exporter.StateExported] == 1 {
-				p.noticed(st.Status)
-				return st
-			}
+	var found exporter.StreamStatus
+	p.until(fmt.Sprintf("a state of %s says %q", p.bad.Scope(), parts), func() bool {
+		s := p.a.e.Status()
+		i := slices.IndexFunc(s.Trouble, func(st exporter.StreamStatus) bool {
+			return st.Cell == p.bad.Scope() && containsAll(st.Status.Reason, parts)
+		})
+		if i < 0 || s.Streams[exporter.StateExported] != 1 {
+			return false
 		}
-	}
-	p.t.Fatalf("no state of %s says %q: %+v", p.bad.Scope(), parts, last)
-	return exporter.StreamStatus{}
+		found = s.Trouble[i]
+		return true
+	})
+	p.noticed(found.Status)
+	return found
 }
 
 // noticed holds a state to what every state in trouble must have.

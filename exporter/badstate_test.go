@@ -185,8 +185,8 @@ func TestTwoNodesOfOneName(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), ledger.NodeKey("node-a")) {
 			t.Errorf("the first of two exporters of one name ends with: %v", err)
 		}
-	case <-time.After(10 * time.Second):
-		t.Fatal("the first of two exporters of one name goes on")
+	case <-time.After(patience):
+		w.stalled("the first of two exporters of one name goes on")
 	}
 	w.must(a.e.Close())
 	a.e = nil

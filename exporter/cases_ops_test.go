@@ -86,7 +86,7 @@ func TestK8S01(t *testing.T) {
 		var err error
 		select {
 		case err = <-ended:
-		case <-time.After(90 * time.Second):
+		case <-time.After(patience):
 			s.must(s.frozen.cmd.Process.Kill())
 			<-ended
 			t.Fatal("the frozen exporter goes on beside the one that took its place")

@@ -496,9 +496,9 @@ func (p *tape) file(txid uint64) []byte {
 // until waits for something to come about.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(90 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience); !ok(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%s did not come about", what)
+			t.Fatalf("%s did not come about; what every goroutine does:\n%s", what, goroutines())
 		}
 	}
 }

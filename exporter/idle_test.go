@@ -52,11 +52,7 @@ func shadowFiles(t *testing.T, state string) []string {
 func (h *host) rounds(n uint64) {
 	h.w.t.Helper()
 	before := h.e.Status().Rounds
-	for end := time.Now().Add(90 * time.Second); h.e.Status().Rounds < before+n; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			h.w.t.Fatal("rounds do not go on")
-		}
-	}
+	h.w.until("rounds go on", func() bool { return h.e.Status().Rounds >= before+n })
 }
 
 // A cell that rests for a while holds no file open and is counted all the
@@ -143,11 +139,10 @@ func TestDepartedShadowsFitTheCache(t *testing.T) {
 	}
 	want := append([]string{resident[0]}, names[len(names)-kept:]...)
 	var got []string
-	for end := time.Now().Add(90 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if got = shadowFiles(t, a.settings.State); len(got) == len(want) {
-			break
-		}
-	}
+	w.until("the shadows fit", func() bool {
+		got = shadowFiles(t, a.settings.State)
+		return len(got) == len(want)
+	})
 	for _, name := range want {
 		if !slices.Contains(got, name) || len(got) != len(want) {
 			t.Fatalf("shadows left: %v, want %v", got, want)

@@ -51,8 +51,12 @@ func (r *racing) turn() {
 	do := r.do
 	r.do = nil
 	defer func() {
-		if w, ok := recover().(wrong); ok {
-			r.err = fmt.Errorf("in a round: %w", w.error)
+		switch p := recover().(type) {
+		case nil:
+		case wrong:
+			r.err = fmt.Errorf("in a round: %w", p.error)
+		default:
+			panic(p)
 		}
 	}()
 	do()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"math/rand/v2"
@@ -41,7 +42,9 @@ type model struct {
 	rig sabotage
 	// lost says that a state directory was lost with what it may have held.
 	lost bool
-	log  lockedBuffer
+	// log is what the exporters said, trace that and everything that happened
+	// between, in its order.
+	log, trace lockedBuffer
 }
 
 // modelHost is a node and the exporter beside it, which may be down.
@@ -49,11 +52,13 @@ type modelHost struct {
 	m        *model
 	node     *celldsim.Node
 	settings *config.Settings
-	fault    *objstore.Fault
-	race     *racing
-	e        *exporter.Exporter
-	stop     context.CancelFunc
-	done     chan error
+	// store is the bucket as the exporter sees it, with fault and race below.
+	store objstore.Store
+	fault *objstore.Fault
+	race  *racing
+	e     *exporter.Exporter
+	stop  context.CancelFunc
+	done  chan error
 	// skew is what the exporter's clock is off by, in milliseconds.
 	skew atomic.Int64
 	// copied is an older copy of the state directory, "" for none.
@@ -166,7 +171,8 @@ func (m *model) addHost(name string) error {
 		store = m.rig(name, store)
 	}
 	race := &racing{Store: store}
-	m.hosts = append(m.hosts, &modelHost{m: m, node: node, settings: s, race: race, fault: objstore.NewFault(race)})
+	fault := objstore.NewFault(race)
+	m.hosts = append(m.hosts, &modelHost{m: m, node: node, settings: s, race: race, fault: fault, store: traced{fault, name, &m.trace}})
 	return nil
 }
 
@@ -190,8 +196,8 @@ func (h *modelHost) start() {
 		return
 	}
 	e, err := exporter.New(h.m.ctx, exporter.Options{
-		Settings: h.settings, Logger: slog.New(slog.NewTextHandler(&h.m.log, &slog.HandlerOptions{ReplaceAttr: noTime})).With("node", h.settings.Node),
-		Fleet: h.fault, Export: h.fault, FS: alwaysNew{now: &h.m.clock}, Interval: time.Hour, Step: h.passes,
+		Settings: h.settings, Logger: slog.New(slog.NewTextHandler(io.MultiWriter(&h.m.log, &h.m.trace), &slog.HandlerOptions{ReplaceAttr: noTime})).With("node", h.settings.Node),
+		Fleet: h.store, Export: h.store, FS: alwaysNew{now: &h.m.clock}, Interval: time.Hour, Step: h.passes,
 		Now: func() time.Time { return time.UnixMilli(h.m.clock.Add(1) + h.skew.Load()) },
 	})
 	if errors.Is(err, errInjected) {
@@ -201,6 +207,7 @@ func (h *modelHost) start() {
 	ctx, stop := context.WithCancel(h.m.ctx)
 	h.e, h.stop, h.done = e, stop, make(chan error, 1)
 	go func() { h.done <- e.Deliver(ctx) }()
+	fmt.Fprintf(&h.m.trace, "%s: started\n", h.settings.Node)
 }
 
 // noTime keeps logs of equal runs equal.
@@ -220,6 +227,7 @@ func (h *modelHost) halt() {
 	<-h.done
 	_ = h.e.Close() // of a process that is gone
 	h.e, h.step = nil, ""
+	fmt.Fprintf(&h.m.trace, "%s: halted\n", h.settings.Node)
 }
 
 // passes is the exporter's Options.Step.
@@ -256,7 +264,7 @@ func (h *modelHost) flush() {
 	if h.e == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(h.m.ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(h.m.ctx, patience)
 	defer cancel()
 	if err := h.e.Flush(ctx); err != nil {
 		h.m.must(fmt.Errorf("flush of %s: %w", h.settings.Node, err))

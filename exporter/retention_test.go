@@ -24,16 +24,6 @@ func (w *world) objects() []string {
 	return keys
 }
 
-// until waits for something that the exporters do by themselves.
-func (w *world) until(what string, done func() bool) {
-	w.t.Helper()
-	for end := time.Now().Add(90 * time.Second); !done(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			w.t.Fatalf("in vain waited until %s", what)
-		}
-	}
-}
-
 // A node deletes its own old objects, but none with records of an epoch that
 // is still open here.
 func TestRetention(t *testing.T) {

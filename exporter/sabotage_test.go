@@ -35,7 +35,7 @@ func TestModelNoticesSabotage(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			for s := uint64(1); s <= 100; s++ {
-				problems, _ := playRigged(t.Context(), s, draw(s, fleetEvents), tallies{}, tt.rig)
+				problems, _ := (&play{seed: s, list: draw(s, fleetEvents), count: tallies{}, rig: tt.rig}).run(t.Context())
 				if len(problems) > 0 && strings.Contains(strings.Join(problems, "\n"), tt.says) {
 					t.Logf("fleet %d: %s", s, problems[0])
 					return

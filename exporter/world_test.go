@@ -32,6 +32,8 @@ type world struct {
 	nodes    map[string]*host
 	survived consumer.Survived
 	clock    atomic.Int64
+	// log is what all exporters said.
+	log lockedBuffer
 }
 
 // host is one node and what its exporter runs with.
@@ -79,6 +81,7 @@ func newWorldOn(t *testing.T, store objstore.Store, layout celldsim.Layout) *wor
 		if err := w.fleet.Close(); err != nil {
 			t.Error(err)
 		}
+		w.lastWords()
 	})
 	return w
 }
@@ -117,9 +120,9 @@ func (h *host) open() (*exporter.Exporter, error) {
 			h.count(op, outcome, n)
 		}
 	})
-	out := io.Discard
+	out := io.Writer(&h.w.log)
 	if testing.Verbose() {
-		out = testWriter{h.w.t}
+		out = io.MultiWriter(out, testWriter{h.w.t})
 	}
 	o := exporter.Options{
 		Settings: h.settings, Logger: slog.New(slog.NewTextHandler(out, nil)).With("node", h.settings.Node),
@@ -144,7 +147,7 @@ func (h *host) once() []exporter.Pending {
 	h.w.t.Helper()
 	e, err := h.open()
 	h.w.must(err)
-	left, err := e.Once(h.w.t.Context(), 10*time.Second)
+	left, err := e.Once(h.w.t.Context(), exportTime)
 	if cerr := e.Close(); err == nil {
 		err = cerr
 	}
@@ -181,11 +184,10 @@ func (h *host) halt() {
 // sync waits until the running exporter has nothing left to do for a while.
 func (h *host) sync() {
 	h.w.t.Helper()
-	quiet := 0
 	begin := time.Now()
 	defer func() { h.w.t.Logf("%s at rest after %v", h.settings.Node, time.Since(begin)) }()
-	var last exporter.Summary
-	for end := time.Now().Add(90 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	quiet, last := 0, exporter.Summary{}
+	h.w.until("the exporter of "+h.settings.Node+" comes to rest", func() bool {
 		s := h.e.Status()
 		busy := s.Watch.Pending
 		for st, n := range s.Streams {
@@ -195,12 +197,12 @@ func (h *host) sync() {
 		}
 		if busy > 0 || s.Rounds <= last.Rounds {
 			quiet = 0
-		} else if quiet++; quiet > 5 {
-			return
+		} else {
+			quiet++
 		}
 		last = s
-	}
-	h.w.t.Fatalf("exporter of %s does not come to rest: %+v", h.settings.Node, last)
+		return quiet > 5
+	})
 }
 
 // activate wakes or creates a cell on a node.
@@ -324,7 +326,8 @@ func spellBody(b envelope.Body) string {
 	return string(b.Kind())
 }
 
-// exportTime bounds one run over everything present.
-const exportTime = 10 * time.Second
+// exportTime bounds one run over everything present. A run ends as soon as it
+// is done.
+const exportTime = patience
 
 func tableOf(class, name string) config.Table { return config.Table{Class: class, Name: name} }
