@@ -168,10 +168,12 @@ func (a *account) unmarked(seq uint64, now, idle int64) {
 	}
 }
 
-// found notes a watermark that was spooled before a crash. It reports whether
-// it is one of this account: not when the account was begun anew since.
+// found notes a watermark that was spooled and is not pending: a crash or a
+// failure came between. It reports whether it is one of this account: not when
+// the account was begun anew since.
 func (a *account) found(seq uint64, w *envelope.Watermark) bool {
-	if w.Commits > a.counter.Positions || w.Records > a.counter.Records || w.Through.Compare(a.through) > 0 {
+	follows := (w.From == nil) == (a.mark == nil) && (w.From == nil || *w.From == *a.mark)
+	if !follows || w.Commits > a.counter.Positions || w.Records > a.counter.Records || w.Through.Compare(a.through) > 0 {
 		return false
 	}
 	a.pending = &pendingMark{seq: seq, through: w.Through, positions: w.Commits, records: w.Records}

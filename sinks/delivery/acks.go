@@ -77,6 +77,23 @@ func (p *posting) take(h *head) error {
 	return nil
 }
 
+// adopt makes a watermark that is acknowledged the pending one of its account
+// when the journal knows of none: the pass that spooled it was cut short, and
+// another sync than its own showed it to the sink. Without this the next
+// watermark would begin where this one began.
+func (p *posting) adopt(entry *Stored) error {
+	u := &entry.head.unit
+	a, err := p.account(accountKey{u.Stream, u.Position.Epoch})
+	if err != nil || a == nil || a.pending != nil {
+		return err
+	}
+	w, err := mark(entry)
+	if err == nil {
+		a.found(entry.head.seq, w)
+	}
+	return err
+}
+
 // account finds an account, nil when there is none.
 func (p *posting) account(key accountKey) (*account, error) {
 	if a, ok := p.accounts[key]; ok {

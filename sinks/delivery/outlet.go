@@ -142,6 +142,11 @@ func (o *outlet) take(p *posting, entry *Stored) error {
 			return err
 		}
 	}
+	if h.unit.Form == FormWatermark && o.mine(entry) {
+		if err := p.adopt(entry); err != nil {
+			return err
+		}
+	}
 	return p.take(h)
 }
 
