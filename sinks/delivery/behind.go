@@ -28,6 +28,24 @@ func (t *tx) fallBehind(sink int64, stream []byte, since uint64) error {
 	return err
 }
 
+// allBehind notes that entries of every stream that any sink has something of,
+// and of those that more names, are passed over above since.
+func (t *tx) allBehind(sink int64, since uint64, more map[envelope.Stream]bool) error {
+	all, err := t.streams()
+	if err != nil {
+		return err
+	}
+	for s := range more {
+		all = append(all, keyOf(s))
+	}
+	for _, key := range all {
+		if err := t.fallBehind(sink, key, since); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // behind is since when, at an entry, a stream is behind; false when it is not.
 func behind(q querier, sink int64, stream []byte, seq uint64) (uint64, bool, error) {
 	var since sql.NullInt64

@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"celldexport/envelope"
@@ -28,8 +29,13 @@ type attachment struct {
 // MakeRoom detaches sinks that hold up a full spool: those that have not
 // acknowledged everything in it while another sink has. What a sink was handed
 // stays for it; what comes behind is passed over, and its streams fall behind.
-// It reports whether there may be room now.
+// A sink whose absence would free nothing is not what holds the spool up. What
+// is kept for sinks that the settings no longer name is given up before
+// anything else. MakeRoom reports whether there may be room now.
 func (e *Engine) MakeRoom(ctx context.Context) (bool, error) {
+	if given, err := e.removed.giveUp(ctx); err != nil || given {
+		return given, err
+	}
 	_, written := e.spool.files.usage()
 	var late []*outlet
 	whole := false
@@ -38,7 +44,7 @@ func (e *Engine) MakeRoom(ctx context.Context) (bool, error) {
 		case o.place.absence() != nil:
 		case acked >= written:
 			whole = true
-		default:
+		case e.spool.files.frees(o.place.last(), written):
 			late = append(late, o)
 		}
 	}
@@ -51,6 +57,25 @@ func (e *Engine) MakeRoom(ctx context.Context) (bool, error) {
 		}
 	}
 	return true, e.release()
+}
+
+// last is the last entry that the sink was handed.
+func (a *attachment) last() uint64 {
+	a.offering.Lock()
+	defer a.offering.Unlock()
+	acked, _ := a.o.cursor()
+	return max(a.offered, acked)
+}
+
+// frees reports whether a file holds nothing but entries above one and up to
+// another.
+func (s *segments) frees(above, upto uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.list, func(seg *segment) bool {
+		whole := seg != s.active() || seg.size >= s.size/4
+		return whole && seg.last >= seg.first && seg.first > above && seg.last <= upto
+	})
 }
 
 // absence is what the sink missed, nil while it is attached.
@@ -130,6 +155,7 @@ func (a *attachment) skipLocked(upto uint64) error {
 		return nil
 	}
 	missed := map[envelope.Stream]bool{}
+	quiet := map[accountKey]*Unit{}
 	for entry, err := range a.o.e.spool.Entries(away.skipped) {
 		if err != nil {
 			return err
@@ -138,7 +164,13 @@ func (a *attachment) skipLocked(upto uint64) error {
 		if h.seq > upto {
 			break
 		}
-		if !a.o.mine(entry) || h.unit.Form == FormWatermark || h.records == 0 {
+		if !a.o.mine(entry) || h.unit.Form == FormWatermark {
+			continue
+		}
+		if h.records == 0 {
+			if h.unit.Form == FormUnit {
+				quiet[accountKey{h.unit.Stream, h.unit.Position.Epoch}] = &h.unit
+			}
 			continue
 		}
 		missed[h.unit.Stream] = true
@@ -149,6 +181,9 @@ func (a *attachment) skipLocked(upto uint64) error {
 			if err := tx.fallBehind(a.o.id, keyOf(s), away.handed); err != nil {
 				return err
 			}
+		}
+		if err := tx.passQuiet(a.o.id, quiet); err != nil {
+			return err
 		}
 		_, err := tx.Exec("UPDATE detached SET skipped = ? WHERE sink = ?", int64(upto), a.o.id)
 		return err
@@ -182,16 +217,20 @@ func (a *attachment) dismiss(h *head) {
 func (a *attachment) attach() (uint64, error) {
 	a.offering.Lock()
 	defer a.offering.Unlock()
+	// A watermark that is being spooled for the sink is to be passed over too.
+	a.o.posting.Lock()
+	defer a.o.posting.Unlock()
 	last := a.o.e.spool.Last()
 	if err := a.skipLocked(last); err != nil {
 		return 0, err
 	}
 	away := a.absence()
-	a.o.posting.Lock()
-	defer a.o.posting.Unlock()
 	now, idle := a.o.e.cfg.Now().UnixMilli(), a.o.e.cfg.WatermarkIdle.Milliseconds()
 	err := a.o.e.journal.change(context.Background(), func(tx *tx) error {
 		if err := tx.unmark(a.o.id, away.handed, now, idle); err != nil {
+			return err
+		}
+		if err := tx.takeQuiet(a.o.id, now, idle); err != nil {
 			return err
 		}
 		if _, err := tx.Exec("UPDATE sink SET cursor = ?, since = ? WHERE id = ?", int64(last), int64(last), a.o.id); err != nil {

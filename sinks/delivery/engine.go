@@ -48,6 +48,7 @@ type Engine struct {
 	flush     *flush
 	progress  *signal // a cursor moved
 	reports   *reports
+	removed   *removed
 }
 
 // New attaches the sinks to the spool. A sink that is new to a delivery.db
@@ -64,7 +65,11 @@ func New(cfg Config) (*Engine, error) {
 		return nil, err
 	}
 	e.certifier = newCertifier(e)
+	e.removed = &removed{e: e}
 	if err = (&roster{e}).attach(); err == nil {
+		err = e.removed.find()
+	}
+	if err == nil {
 		err = e.recover()
 	}
 	if err == nil {
@@ -187,7 +192,7 @@ func (e *Engine) release() error {
 			keeps = append(keeps, span{saved + 1, away.handed})
 		}
 	}
-	return e.spool.release(floor, keeps...)
+	return e.spool.release(floor, append(keeps, e.removed.keeps()...)...)
 }
 
 func (e *Engine) outlet(name string) *outlet {

@@ -69,7 +69,7 @@ func (j *journal) migrate() error {
 	if format > journalFormat {
 		return fmt.Errorf("it has format %d, this program knows %d", format, journalFormat)
 	}
-	if _, err := j.db.Exec(journalSchema + refusalSchema + behindSchema); err != nil {
+	if _, err := j.db.Exec(journalSchema + refusalSchema + behindSchema + quietSchema); err != nil {
 		return err
 	}
 	if _, err := j.db.Exec(fmt.Sprintf("PRAGMA user_version = %d", journalFormat)); err != nil {
@@ -146,25 +146,15 @@ func (j *journal) attach(name string, cursor uint64, known bool, now, idle int64
 		if _, err := tx.Exec("UPDATE sink SET cursor = ?, since = ? WHERE id = ?", int64(cursor), int64(cursor), id); err != nil {
 			return err
 		}
-		if _, err := tx.Exec("DELETE FROM detached WHERE sink = ?", id); err != nil {
-			return err
+		for _, table := range []string{"detached", "quiet"} {
+			if _, err := tx.Exec("DELETE FROM "+table+" WHERE sink = ?", id); err != nil {
+				return err
+			}
 		}
 		if err := tx.unmark(id, 0, now, idle); err != nil {
 			return err
 		}
-		all, err := tx.streams()
-		if err != nil {
-			return err
-		}
-		for s := range more {
-			all = append(all, keyOf(s))
-		}
-		for _, key := range all {
-			if err := tx.fallBehind(id, key, cursor); err != nil {
-				return err
-			}
-		}
-		return nil
+		return tx.allBehind(id, cursor, more)
 	})
 }
 
@@ -263,6 +253,8 @@ func (j *journal) forget(ctx context.Context, streams []envelope.Stream) error {
 	})
 }
 
+var errStreamKey = errors.New("stream key does not decode")
+
 func scanAccount(scan func(...any) error) (*account, error) {
 	var key, body []byte
 	var epoch int64
@@ -273,7 +265,7 @@ func scanAccount(scan func(...any) error) (*account, error) {
 	f := fields{b: key}
 	a := &account{stream: f.stream(), epoch: uint64(epoch), due: due.Int64}
 	if f.bad {
-		return nil, errors.New("stream key does not decode")
+		return nil, errStreamKey
 	}
 	return a, a.decode(body)
 }

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"context"
 	"fmt"
 
 	"celldexport/envelope"
@@ -62,7 +63,7 @@ func (r *roster) place(name string, row sinkRow, ok, alone bool) error {
 			next = away.skipped + 1
 		}
 		if next >= first && !r.e.spool.files.holes.has(next) {
-			return nil
+			return r.missed(row, away)
 		}
 	}
 	cursor := last
@@ -71,15 +72,45 @@ func (r *roster) place(name string, row sinkRow, ok, alone bool) error {
 	case !ok && alone:
 		cursor = 0
 	default:
-		streams = map[envelope.Stream]bool{}
-		for entry, err := range r.e.spool.Entries(0) {
-			if err != nil {
-				return err
-			}
-			streams[entry.head.unit.Stream] = true
+		var err error
+		if streams, err = r.streams(); err != nil {
+			return err
 		}
 	}
 	return r.e.journal.attach(name, cursor, ok, r.e.cfg.Now().UnixMilli(), r.e.cfg.WatermarkIdle.Milliseconds(), streams)
+}
+
+// missed notes that entries left the spool without being passed over for a
+// detached sink one by one, which happens while the settings do not name it:
+// any stream may have had some of them.
+func (r *roster) missed(row sinkRow, away *absence) error {
+	last := r.e.spool.Last()
+	if away == nil || !r.e.spool.files.lacks(span{away.skipped + 1, last}) {
+		return nil
+	}
+	streams, err := r.streams()
+	if err != nil {
+		return err
+	}
+	return r.e.journal.change(context.Background(), func(tx *tx) error {
+		if err := tx.allBehind(row.id, away.handed, streams); err != nil {
+			return err
+		}
+		_, err := tx.Exec("UPDATE detached SET skipped = ? WHERE sink = ?", int64(last), row.id)
+		return err
+	})
+}
+
+// streams are those of the entries in the spool.
+func (r *roster) streams() (map[envelope.Stream]bool, error) {
+	streams := map[envelope.Stream]bool{}
+	for entry, err := range r.e.spool.Entries(0) {
+		if err != nil {
+			return nil, err
+		}
+		streams[entry.head.unit.Stream] = true
+	}
+	return streams, nil
 }
 
 // newOutlet takes up what the journal knows of a sink.

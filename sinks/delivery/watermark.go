@@ -55,9 +55,6 @@ func (c *certifier) certify(ctx context.Context, all bool) (int, error) {
 	}
 	n := 0
 	for _, o := range c.e.outlets {
-		if o.place.absence() != nil {
-			continue // it would be passed over
-		}
 		for {
 			marked, err := c.some(ctx, o, all)
 			n += marked
@@ -76,6 +73,9 @@ func (c *certifier) certify(ctx context.Context, all bool) (int, error) {
 func (c *certifier) some(ctx context.Context, o *outlet, all bool) (int, error) {
 	o.posting.Lock() // an acknowledgement in between would count into the mark
 	defer o.posting.Unlock()
+	if o.place.absence() != nil {
+		return 0, nil // it would be passed over
+	}
 	now := c.e.cfg.Now().UnixMilli()
 	if all {
 		now = 0
