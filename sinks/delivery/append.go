@@ -1,9 +1,6 @@
 package delivery
 
-import (
-	"fmt"
-	"io"
-)
+import "fmt"
 
 // append writes an entry behind the last one.
 func (s *segments) append(sum *summary, w *Writer) (uint64, error) {
@@ -19,22 +16,13 @@ func (s *segments) append(sum *summary, w *Writer) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	h := head{summary: *sum, seq: seq, payload: w.spilled + int64(len(w.done)), durable: durable}
+	h := head{summary: *sum, seq: seq, payload: w.spilled + int64(len(w.done)-headRoom), durable: durable}
 	f, err := seg.handle()
 	if err != nil {
 		return 0, s.fail(err)
 	}
-	b := h.encode(seg.salt)
-	if w.spill == nil {
-		b = append(b, w.done...)
-		_, err = f.WriteAt(b, off)
-	} else {
-		_, err = f.WriteAt(b, off)
-		if err == nil {
-			_, err = io.Copy(io.NewOffsetWriter(f, off+h.length), w.payload())
-		}
-	}
-	if err != nil {
+	w.head = h.encode(w.head, seg.salt)
+	if err = w.writeTo(f, off); err != nil {
 		err = fmt.Errorf("write entry %d to %s: %w", seq, seg.path, err)
 		if back := f.Truncate(off); back != nil {
 			return 0, s.fail(fmt.Errorf("%w; and cutting it off again: %w", err, back))
@@ -64,7 +52,7 @@ func (s *segments) rotate() error {
 }
 
 func (s *segments) begin(next uint64) error {
-	if err := s.syncLocked(next - 1); err != nil {
+	if err := s.syncTo(next - 1); err != nil {
 		return err
 	}
 	seg, err := createSegment(s.fs, s.dir, next, s.salt())

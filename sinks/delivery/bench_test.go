@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"celldexport/envelope"
+	"celldexport/sinks"
 )
 
 // benchUnit is the pages and the body of a unit of rows changed rows.
@@ -102,4 +104,57 @@ func BenchmarkSpoolRead(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkQueue is what a sink reads of units of one changed row: their
+// heads and their records, between page images that are not for it.
+func BenchmarkQueue(b *testing.B) {
+	const entries = 5000
+	dir := b.TempDir()
+	s := openSpool(b, dir+"/spool", Options{})
+	e, err := New(Config{Spool: s, Dir: dir, Sinks: []sinks.Sink{&fakeSink{name: "bucket"}}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer e.Close()
+	pages, rec, _ := benchUnit(1)
+	for i := range entries {
+		u := unit(i%50, uint64(i/50+1))
+		rec.Envelope = record(u, envelope.KindRows, "").Envelope
+		w, err := s.Begin(u)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for n, p := range pages {
+			if err := w.Page(uint32(n+1), p); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err := w.Record(&rec); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := w.Commit(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	syncSpool(b, s)
+	if _, err := e.Lagging(); err != nil { // until then every stream may be behind
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		q := newQueue(e, e.outlets[0])
+		for range entries {
+			entry, err := q.Next(b.Context(), time.Time{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			for _, err := range entry.Records() {
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(entries*b.N), "ns/entry")
 }

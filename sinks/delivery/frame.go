@@ -19,7 +19,7 @@ import (
 //	       32  8  length of the segment that was durable when this was written
 //	       40  .. the summary: counts and the unit's identity
 //	block   0  1  section: pages or records
-//	        1  1  1 when compressed with zstd
+//	        1  1  1 when compressed with S2
 //	        2  2  zero
 //	        4  4  length before compression
 //	        8  4  length as stored
@@ -32,7 +32,7 @@ const (
 	headFixed    = 40
 	headMax      = 1 << 20
 	blockHead    = 16
-	segmentMagic = "cxspool1"
+	segmentMagic = "cxspool2"
 	segmentHead  = 32
 )
 
@@ -198,8 +198,9 @@ type head struct {
 	durable int64 // of the segment, before this entry
 }
 
-func (h *head) encode(salt uint32) []byte {
-	b := make([]byte, headFixed, headFixed+256)
+// encode appends the head to an empty b.
+func (h *head) encode(b []byte, salt uint32) []byte {
+	b = append(b[:0], make([]byte, headFixed)...)
 	copy(b, entryMagic)
 	b = h.summary.append(b)
 	binary.LittleEndian.PutUint32(b[8:], uint32(len(b)))
@@ -247,6 +248,7 @@ type block struct {
 	crc        uint32
 }
 
+// putBlock writes the head of a block to b.
 func putBlock(b []byte, s section, compressed bool, raw int, stored []byte) {
 	b[0], b[1], b[2], b[3] = byte(s), 0, 0, 0
 	if compressed {

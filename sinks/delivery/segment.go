@@ -100,14 +100,29 @@ func loadSegment(fs FS, dir string, first uint64) (*segment, error) {
 	if crc32.Checksum(b[:28], crcTable) != binary.LittleEndian.Uint32(b[28:]) {
 		return s, errTorn
 	}
-	if string(b[:8]) != segmentMagic {
-		return nil, fmt.Errorf("%s is of another program or a newer format: %w", s.path, ErrCorrupt)
+	if err := checkMagic(string(b[:8])); err != nil {
+		return nil, fmt.Errorf("spool segment %s %w", s.path, err)
 	}
 	if got := binary.LittleEndian.Uint64(b[8:]); got != first {
 		return nil, fmt.Errorf("%s says its first entry is %d: %w", s.path, got, ErrCorrupt)
 	}
 	s.salt = binary.LittleEndian.Uint32(b[16:])
 	return s, nil
+}
+
+// checkMagic refuses segments that this program does not write.
+func checkMagic(got string) error {
+	const name = len(segmentMagic) - 1 // its last character is the format
+	switch {
+	case got == segmentMagic:
+		return nil
+	case got[:name] != segmentMagic[:name]:
+		return errors.New("is of another program")
+	case got < segmentMagic:
+		return fmt.Errorf("has format %s, older than the %s this program knows", got[name:], segmentMagic[name:])
+	default:
+		return fmt.Errorf("has format %s, newer than the %s this program knows", got[name:], segmentMagic[name:])
+	}
 }
 
 // handle is the open file; it is opened when first asked for.

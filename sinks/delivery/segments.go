@@ -11,9 +11,10 @@ import (
 
 // segments are the files of a spool.
 //
-// Locks are taken in the order appending, mu. appending covers the end of the
-// active segment; mu covers what is listed below it and is never held over a
-// write or a sync.
+// Locks are taken in the order appending, syncing, mu. appending covers the
+// end of the active segment and which one that is, syncing what is durable of
+// it; entries are appended while others are being synced. mu covers what is
+// listed below it and is never held over a write or a sync.
 type segments struct {
 	fs   FS
 	dir  string
@@ -22,7 +23,7 @@ type segments struct {
 	// holes are between the first segment and the last.
 	holes *holes
 
-	appending sync.Mutex
+	appending, syncing sync.Mutex
 
 	mu      sync.Mutex
 	list    []*segment
@@ -122,13 +123,14 @@ func (s *segments) sync() error {
 	s.mu.Lock()
 	target := s.written
 	s.mu.Unlock()
-	s.appending.Lock()
-	defer s.appending.Unlock()
-	return s.syncLocked(target)
+	return s.syncTo(target)
 }
 
-// syncLocked is called with appending held.
-func (s *segments) syncLocked(target uint64) error {
+// syncTo returns when everything up to target is durable. Only the active
+// segment may hold entries that are not: a new one begins after they are.
+func (s *segments) syncTo(target uint64) error {
+	s.syncing.Lock()
+	defer s.syncing.Unlock()
 	s.mu.Lock()
 	seg, upto, err := s.active(), s.written, s.broken
 	size := seg.size

@@ -33,7 +33,7 @@ type Options struct {
 // for concurrent use.
 type Spool struct {
 	opts    Options
-	codec   *codec
+	memory  *memory
 	files   *segments
 	applied *marker
 
@@ -47,18 +47,15 @@ type Spool struct {
 // OpenSpool opens the spool in dir, making it when there is none. What a
 // crash left half written after the last Sync is discarded; anything else
 // that is not as it was written is an error that wraps ErrCorrupt and names
-// the file.
+// the file. A file of another format is an error that says which, and no
+// damage.
 func OpenSpool(dir string, opts Options) (*Spool, error) {
-	s := &Spool{opts: opts.withDefaults()}
+	s := &Spool{opts: opts.withDefaults(), memory: newMemory()}
 	if err := s.opts.FS.MkdirAll(dir); err != nil {
 		return nil, fmt.Errorf("make spool directory: %w", err)
 	}
-	var err error
-	if s.codec, err = newCodec(); err != nil {
-		return nil, err
-	}
 	s.files = newSegments(dir, s.opts)
-	if err = s.open(); err != nil {
+	if err := s.open(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
@@ -107,7 +104,7 @@ func (s *Spool) Begin(u Unit) (*Writer, error) {
 	if err := s.Err(); err != nil {
 		return nil, err
 	}
-	return &Writer{s: s, sum: summary{unit: u}, scratch: s.codec.scratch.Get().(*scratch)}, nil
+	return &Writer{s: s, sum: summary{unit: u}, scratch: s.memory.scratch.Get().(*scratch)}, nil
 }
 
 // commit adds an entry.
@@ -170,7 +167,6 @@ func (s *Spool) Close() error {
 	if s.applied != nil {
 		err = errors.Join(err, s.applied.close())
 	}
-	s.codec.close()
 	if err != nil {
 		return fmt.Errorf("close spool %s: %w", s.files.dir, err)
 	}

@@ -7,6 +7,8 @@ import (
 	"iter"
 
 	"celldexport/envelope"
+
+	"github.com/klauspost/compress/s2"
 )
 
 // Stored is an entry that is durable in the spool. It may be read while it is
@@ -146,8 +148,8 @@ func (e *Stored) blocks(which section) iter.Seq2[[]byte, error] {
 		if (which == sectionPages && e.head.pages == 0) || (which == sectionRecords && e.head.records == 0) {
 			return
 		}
-		buf := e.spool.codec.buffers.Get().(*buffers)
-		defer e.spool.codec.buffers.Put(buf)
+		buf := e.spool.memory.buffers.Get().(*buffers)
+		defer e.spool.memory.buffers.Put(buf)
 		for off, end := e.off, e.off+e.head.payload; off < end; {
 			raw, next, err := e.block(off, end, which, buf)
 			off = next
@@ -204,7 +206,10 @@ func (e *Stored) block(off, end int64, which section, buf *buffers) ([]byte, int
 	if !k.compressed {
 		return stored, next, nil
 	}
-	if buf.raw, err = e.spool.codec.unz.DecodeAll(stored, buf.raw[:0]); err != nil || len(buf.raw) != int(k.raw) {
+	if n, err := s2.DecodedLen(stored); err != nil || n != int(k.raw) {
+		return nil, end, errTorn
+	}
+	if buf.raw, err = s2.Decode(buf.raw[:cap(buf.raw)], stored); err != nil {
 		return nil, end, errTorn
 	}
 	return buf.raw, next, nil

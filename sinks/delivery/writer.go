@@ -9,8 +9,11 @@ import (
 	"math"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 
 	"celldexport/envelope"
+
+	"github.com/klauspost/compress/s2"
 )
 
 const (
@@ -19,6 +22,9 @@ const (
 	spillPrefix = "spill-"
 	// keptScratch is the most memory that is kept for the next entry.
 	keptScratch = 4 << 20
+	// headRoom is kept free before the blocks of an entry, so that head and
+	// blocks are one write; a longer head is written by itself.
+	headRoom = 1 << 10
 )
 
 func randomSalt() uint32 { return rand.Uint32() }
@@ -41,9 +47,9 @@ type Writer struct {
 
 // scratch is the memory of a writer, which the next one uses again.
 type scratch struct {
-	pages, records []byte // open blocks, with room for the block head
-	spare          []byte
-	done           []byte // closed blocks, until they are spilled
+	pages, records []byte // open blocks
+	head           []byte
+	done           []byte // headRoom, and closed blocks until they are spilled
 }
 
 // Page adds a page image of the unit; data is copied.
@@ -54,7 +60,6 @@ func (w *Writer) Page(pgno uint32, data []byte) error {
 	if len(data) > math.MaxUint16+1 {
 		return w.abandon(fmt.Errorf("page %d of %d bytes", pgno, len(data)))
 	}
-	w.pages = open(w.pages)
 	w.pages = binary.LittleEndian.AppendUint32(w.pages, pgno)
 	w.pages = binary.LittleEndian.AppendUint32(w.pages, uint32(len(data)))
 	w.pages = append(w.pages, data...)
@@ -80,7 +85,6 @@ func (w *Writer) Record(e *envelope.Encoded) error {
 	if kind == 0 || origin == 0 {
 		return w.abandon(fmt.Errorf("record of unknown kind %q or origin %q", e.Kind, e.Origin))
 	}
-	w.records = open(w.records)
 	w.records = append(w.records, kind, origin)
 	w.records = binary.AppendUvarint(w.records, uint64(e.Fragment))
 	w.records = binary.AppendUvarint(w.records, uint64(e.Fragments))
@@ -132,13 +136,6 @@ func (w *Writer) Records() uint64 { return w.counter.Records }
 // Positions is 1 when a record so far counts, else 0.
 func (w *Writer) Positions() uint64 { return w.counter.Positions }
 
-func open(b []byte) []byte {
-	if len(b) == 0 {
-		return append(b, make([]byte, blockHead)...)
-	}
-	return b
-}
-
 // flush closes the open block of a section.
 func (w *Writer) flush(which section) error {
 	buf := &w.pages
@@ -148,18 +145,17 @@ func (w *Writer) flush(which section) error {
 	if len(*buf) == 0 {
 		return nil
 	}
-	raw := (*buf)[blockHead:]
-	w.spare = w.s.codec.zip.EncodeAll(raw, w.spare[:0])
-	at := len(w.done)
-	if len(w.spare) < len(raw)-len(raw)/8 {
-		w.done = append(w.done, (*buf)[:blockHead]...)
-		w.done = append(w.done, w.spare...)
-		putBlock(w.done[at:], which, true, len(raw), w.spare)
+	raw, at := *buf, len(w.done)+blockHead
+	w.done = slices.Grow(w.done, blockHead+s2.MaxEncodedLen(len(raw)))
+	packed := s2.Encode(w.done[at:cap(w.done)], raw)
+	compressed := len(packed) < len(raw)-len(raw)/8
+	if compressed {
+		w.done = w.done[:at+len(packed)]
 	} else {
-		putBlock(*buf, which, false, len(raw), raw)
-		w.done = append(w.done, *buf...)
+		w.done = append(w.done[:at], raw...)
 	}
-	*buf = (*buf)[:0]
+	putBlock(w.done[at-blockHead:at], which, compressed, len(raw), w.done[at:])
+	*buf = raw[:0]
 	if int64(len(w.done)) >= w.s.opts.MemoryBudget {
 		return w.spillOut()
 	}
@@ -176,11 +172,11 @@ func (w *Writer) spillOut() error {
 		}
 		w.spill, w.spillName = f, name
 	}
-	if _, err := w.spill.WriteAt(w.done, w.spilled); err != nil {
+	if _, err := w.spill.WriteAt(w.done[headRoom:], w.spilled); err != nil {
 		return w.abandon(fmt.Errorf("write temporary file %s: %w", w.spillName, err))
 	}
-	w.spilled += int64(len(w.done))
-	w.done = w.done[:0]
+	w.spilled += int64(len(w.done) - headRoom)
+	w.done = w.done[:headRoom]
 	return nil
 }
 
@@ -214,9 +210,9 @@ func (w *Writer) Abort() error {
 func (w *Writer) recycle() {
 	m := w.scratch
 	w.scratch = nil
-	if cap(m.pages)+cap(m.records)+cap(m.spare)+cap(m.done) <= keptScratch {
-		m.pages, m.records, m.done = m.pages[:0], m.records[:0], m.done[:0]
-		w.s.codec.scratch.Put(m)
+	if cap(m.pages)+cap(m.records)+cap(m.done) <= keptScratch {
+		m.pages, m.records, m.done = m.pages[:0], m.records[:0], m.done[:headRoom]
+		w.s.memory.scratch.Put(m)
 	}
 }
 
@@ -241,10 +237,20 @@ func (w *Writer) Commit() (uint64, error) {
 	return seq, errors.Join(err, w.Abort())
 }
 
-// payload is the closed blocks, from the temporary file on.
-func (w *Writer) payload() io.Reader {
-	if w.spill == nil {
-		return bytes.NewReader(w.done)
+// writeTo writes the head and the closed blocks, from the temporary file on,
+// to f at off.
+func (w *Writer) writeTo(f File, off int64) error {
+	at := headRoom - len(w.head)
+	if w.spill == nil && at >= 0 {
+		copy(w.done[at:], w.head)
+		_, err := f.WriteAt(w.done[at:], off)
+		return err
 	}
-	return io.MultiReader(io.NewSectionReader(w.spill, 0, w.spilled), bytes.NewReader(w.done))
+	parts := []io.Reader{bytes.NewReader(w.head)}
+	if w.spill != nil {
+		parts = append(parts, io.NewSectionReader(w.spill, 0, w.spilled))
+	}
+	parts = append(parts, bytes.NewReader(w.done[headRoom:]))
+	_, err := io.Copy(io.NewOffsetWriter(f, off), io.MultiReader(parts...))
+	return err
 }
