@@ -21,6 +21,10 @@ const (
 	groupBytes = 16 << 20
 	// zstdLevel is the fastest: objects are read often and written all day.
 	zstdLevel = 1
+	// batchRows is how many rows the library takes in one go, and so all of a
+	// row group's: pages of texts end where the pieces handed over do, and
+	// those of numbers hold more rows than a row group.
+	batchRows = groupBytes / recordBytes
 	// maxBody is the largest body that fits a Parquet page.
 	maxBody = math.MaxInt32 - 1<<20
 	// falsePositives is how often the bloom filter does not exclude a cell
@@ -52,7 +56,8 @@ func properties(codec compress.Compression, cells int) *parquet.WriterProperties
 	props := []parquet.WriterProperty{
 		parquet.WithCompression(codec), parquet.WithCompressionLevel(zstdLevel),
 		parquet.WithCreatedBy(created), parquet.WithDataPageVersion(parquet.DataPageV1),
-		parquet.WithVersion(parquet.V2_LATEST), parquet.WithStatsFor(columns[colBody].name, false),
+		parquet.WithVersion(parquet.V2_LATEST), parquet.WithBatchSize(batchRows),
+		parquet.WithStatsFor(columns[colBody].name, false),
 		parquet.WithPageIndexEnabled(true),
 		parquet.WithBloomFilterEnabledFor(cell, true), parquet.WithBloomFilterFPPFor(cell, falsePositives),
 		parquet.WithBloomFilterNDVFor(cell, int64(max(1, cells))),
@@ -102,9 +107,10 @@ func (e *encoder) endGroup() error {
 	if e.group.rows == 0 {
 		return nil
 	}
-	e.out.Grow(int(min(e.group.bytes/4, 4<<20))) // about what it compresses to
+	before := e.out.Len()
+	e.out.Grow(e.group.packs())
 	// The library reads the number of cells when the row group begins.
-	*e.props = *properties(e.codec, len(e.group.cells))
+	*e.props = *properties(e.codec, e.group.cells())
 	rows, err := e.writer.AppendRowGroupChecked()
 	if err != nil {
 		return fmt.Errorf("begin parquet row group: %w", err)
@@ -117,6 +123,7 @@ func (e *encoder) endGroup() error {
 	if err := rows.Close(); err != nil {
 		return fmt.Errorf("end parquet row group: %w", err)
 	}
+	e.group.packed(e.out.Len() - before)
 	e.group.clear()
 	return nil
 }

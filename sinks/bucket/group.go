@@ -20,57 +20,55 @@ const (
 
 // group is the records of a row group, by column.
 type group struct {
-	texts [columnCount][]parquet.ByteArray // of text columns
-	def   [columnCount][]int16             // of optional columns
-	wide  [columnCount][]int64
-	slim  [columnCount][]int32
+	texts  [columnCount]texts // of text columns but body
+	bodies []parquet.ByteArray
+	def    [columnCount][]int16 // of optional columns
+	wide   [columnCount][]int64
+	slim   [columnCount][]int32
 
 	rows  int
 	bytes int64
-	cells map[string]parquet.ByteArray
 	// block is what texts are copied to. It never grows, as texts point into
 	// it: a full one joins those in full. free are those of the group before.
 	block      []byte
 	full, free [][]byte
-	last       envelope.Envelope // of the record before
+	stream     envelope.Stream // of the record before
+	piece      []parquet.ByteArray
+	// ratio is what a byte of the group before became in the object.
+	ratio float64
 }
 
 // add appends a record.
 func (g *group) add(r *envelope.Encoded) {
 	g.names(r)
 	g.numbers(r)
-	g.same(colKind, string(r.Kind))
-	g.same(colOrigin, string(r.Origin))
+	g.put(colKind, string(r.Kind))
+	g.put(colOrigin, string(r.Origin))
 	at := g.room(len(r.Body))
 	g.block = append(g.block, r.Body...)
-	g.texts[colBody] = append(g.texts[colBody], g.block[at:])
+	g.bodies = append(g.bodies, g.block[at:])
 	g.rows++
 	g.bytes += int64(len(r.Body)) + recordBytes
-	g.last = r.Envelope
 }
 
 // names sets the columns that name the stream; consecutive records mostly
 // share them.
 func (g *group) names(r *envelope.Encoded) {
-	again := g.rows > 0 && g.last.Stream == r.Stream
-	if again {
-		for _, c := range [...]int{colScript, colClass, colCell} {
-			g.repeat(c)
-		}
+	if g.rows > 0 && g.stream == r.Stream {
+		g.texts[colScript].repeat()
+		g.texts[colClass].repeat()
+		g.texts[colCell].repeat()
 	} else {
-		g.same(colScript, r.Stream.Script)
-		g.same(colClass, r.Stream.Class)
-		g.cell(r.Stream.Cell)
+		g.put(colScript, r.Stream.Script)
+		g.put(colClass, r.Stream.Class)
+		g.put(colCell, r.Stream.Cell)
+		g.stream = r.Stream
 	}
-	switch {
-	case r.Stream.Facet == "":
-	case again:
-		g.repeat(colFacet)
-	default:
+	if r.Stream.Facet != "" {
 		g.put(colFacet, r.Stream.Facet)
 	}
 	g.define(colFacet, r.Stream.Facet != "")
-	g.same(colNode, r.Node)
+	g.put(colNode, r.Node)
 	if r.CellName != nil {
 		g.put(colCellName, *r.CellName)
 	}
@@ -85,20 +83,6 @@ func (g *group) numbers(r *envelope.Encoded) {
 	g.wide[colCommittedAt] = append(g.wide[colCommittedAt], r.CommittedAt)
 	g.slim[colFragment] = append(g.slim[colFragment], int32(r.Fragment))
 	g.slim[colFragments] = append(g.slim[colFragments], int32(r.Fragments))
-}
-
-// cell sets the cell of a record. Cells come again and again, in any order:
-// each is copied once.
-func (g *group) cell(name string) {
-	known, ok := g.cells[name]
-	if !ok {
-		if g.cells == nil {
-			g.cells = make(map[string]parquet.ByteArray)
-		}
-		known = g.copy(name)
-		g.cells[name] = known
-	}
-	g.texts[colCell] = append(g.texts[colCell], known)
 }
 
 // room makes the block take n more bytes and returns where they begin.
@@ -121,29 +105,15 @@ func (g *group) nextBlock(n int) {
 	g.block = make([]byte, 0, max(blockBytes, n))
 }
 
-// copy keeps a text.
-func (g *group) copy(s string) parquet.ByteArray {
-	at := g.room(len(s))
-	g.block = append(g.block, s...)
-	return g.block[at:]
-}
-
+// put sets a text of a record; each different one is copied once.
 func (g *group) put(c int, s string) {
-	g.texts[c] = append(g.texts[c], g.copy(s))
-}
-
-// same is put for a text that is mostly that of the record before.
-func (g *group) same(c int, s string) {
-	if g.rows > 0 && string(g.texts[c][g.rows-1]) == s {
-		g.repeat(c)
+	t := &g.texts[c]
+	if t.find(s) {
 		return
 	}
-	g.put(c, s)
-}
-
-func (g *group) repeat(c int) {
-	values := g.texts[c]
-	g.texts[c] = append(values, values[len(values)-1])
+	at := g.room(len(s))
+	g.block = append(g.block, s...)
+	t.add(s, g.block[at:])
 }
 
 func (g *group) define(c int, present bool) {
@@ -154,26 +124,44 @@ func (g *group) define(c int, present bool) {
 	g.def[c] = append(g.def[c], level)
 }
 
+// cells is the number of different cells.
+func (g *group) cells() int { return len(g.texts[colCell].values) }
+
 // clear forgets the records. It keeps the memory of the columns, which that
 // of records bounds, and the blocks that they took: a small group after large
 // ones gives the others back.
 func (g *group) clear() {
 	for c := range columns {
-		clear(g.texts[c]) // what they point to may go
-		g.texts[c], g.def[c], g.wide[c], g.slim[c] = g.texts[c][:0], g.def[c][:0], g.wide[c][:0], g.slim[c][:0]
+		g.texts[c].clear()
+		g.def[c], g.wide[c], g.slim[c] = g.def[c][:0], g.wide[c][:0], g.slim[c][:0]
 	}
+	// What these point to may go.
+	clear(g.bodies)
+	clear(g.piece[:cap(g.piece)])
+	g.bodies = g.bodies[:0]
 	if g.rows > 0 {
 		clear(g.free)
 		g.free, g.full = g.full, g.free[:0]
 	}
-	clear(g.cells)
 	g.rows, g.bytes = 0, 0
 	g.block = g.block[:0]
 	if cap(g.block) > blockBytes {
 		g.block = nil
 	}
-	g.last = envelope.Envelope{}
+	g.stream = envelope.Stream{}
 }
+
+// packs is about how many bytes the row group will be.
+func (g *group) packs() int {
+	ratio := g.ratio
+	if ratio == 0 {
+		ratio = 1. / 16
+	}
+	return 4<<10 + int(float64(g.bytes)*min(ratio, 1)*9/8)
+}
+
+// packed remembers that the row group became n bytes.
+func (g *group) packed(n int) { g.ratio = float64(n) / float64(g.bytes) }
 
 // write hands column c to the row group, which closes the column before.
 func (g *group) write(rows file.SerialRowGroupWriter, c int) error {
@@ -194,17 +182,46 @@ func (g *group) write(rows file.SerialRowGroupWriter, c int) error {
 	return err
 }
 
-// writeTexts hands a text column over in pieces, so that no page becomes much
-// larger than what it holds of a single record.
 func (g *group) writeTexts(w *file.ByteArrayColumnChunkWriter, c int) error {
-	values, def := g.texts[c], g.def[c]
+	switch t := &g.texts[c]; {
+	case c == colBody:
+		return writeBodies(w, g.bodies)
+	case columns[c].dictionary && t.bytes < w.Properties().DictionaryPageSizeLimit():
+		return t.writeCodes(w)
+	default:
+		return g.writePlain(w, t, g.def[c])
+	}
+}
+
+// writeBodies hands the bodies over in pieces, so that no page becomes much
+// larger than what it holds of a single record.
+func writeBodies(w *file.ByteArrayColumnChunkWriter, values []parquet.ByteArray) error {
+	for len(values) > 0 {
+		n, size := 0, 0
+		for n < min(pageRows, len(values)) && (n == 0 || size < pageBytes) {
+			size += len(values[n])
+			n++
+		}
+		if _, err := w.WriteBatch(values[:n], nil, nil); err != nil {
+			return err
+		}
+		values = values[n:]
+	}
+	return nil
+}
+
+// writePlain hands a text column over as values, in pieces like those of
+// bodies; the library makes a dictionary of them where it is to.
+func (g *group) writePlain(w *file.ByteArrayColumnChunkWriter, t *texts, def []int16) error {
+	taken := 0 // values before the piece
 	for done := 0; done < g.rows; {
+		g.piece = g.piece[:0]
 		n, size := 0, 0 // rows and bytes of the piece
-		taken := 0      // values of it
 		for n < pageRows && done+n < g.rows && (n == 0 || size < pageBytes) {
 			if def == nil || def[done+n] > 0 {
-				size += len(values[taken])
-				taken++
+				v := t.values[t.codes[taken+len(g.piece)]]
+				g.piece = append(g.piece, v)
+				size += len(v)
 			}
 			n++
 		}
@@ -212,10 +229,10 @@ func (g *group) writeTexts(w *file.ByteArrayColumnChunkWriter, c int) error {
 		if def != nil {
 			levels = def[done : done+n]
 		}
-		if _, err := w.WriteBatch(values[:taken], levels, nil); err != nil {
+		if _, err := w.WriteBatch(g.piece, levels, nil); err != nil {
 			return err
 		}
-		values = values[taken:]
+		taken += len(g.piece)
 		done += n
 	}
 	return nil

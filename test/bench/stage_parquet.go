@@ -23,7 +23,9 @@ const parquetRecords = 100_000
 
 // parquetStage has the bucket sink write records to a store in memory; the
 // floor hands arrow-go the columns of the same objects, made beforehand, with
-// the properties that those objects show.
+// the properties that those objects show: compression, dictionaries,
+// statistics, page index and bloom filter. The floor hands every column over
+// as values, the sink those with a dictionary as codes.
 func parquetStage(ctx context.Context, b *bench) ([]Line, error) {
 	records, raw := someRecords(parquetRecords)
 	store := objstore.NewMemory()
@@ -41,7 +43,7 @@ func parquetStage(ctx context.Context, b *bench) ([]Line, error) {
 	}
 	c := sinkContest{
 		stage: "parquet", floor: "arrow-go writer", ours: "bucket sink to memory", records: records, goal: 1.15, bytes: raw,
-		on: fmt.Sprintf("%d records of one row, %s, %d objects of %s", parquetRecords, size(int64(raw)), len(floors), size(stored)),
+		on: fmt.Sprintf("%d records of one row, %s, %d objects of %s, page index and bloom filter on both sides", parquetRecords, size(int64(raw)), len(floors), size(stored)),
 		bare: func() error {
 			for _, f := range floors {
 				if err := f.write(io.Discard); err != nil {
@@ -164,7 +166,7 @@ func propertiesOf(r *file.Reader) (*parquet.WriterProperties, error) {
 			props = append(props, parquet.WithBloomFilterEnabledFor(name, true), parquet.WithBloomFilterFPPFor(name, 0.01),
 				parquet.WithBloomFilterNDVFor(name, 50))
 		}
-		if chunk.GetColumnIndexLocation() != nil {
+		if chunk.GetOffsetIndexLocation() != nil {
 			props = append(props, parquet.WithPageIndexEnabledFor(name, true))
 		}
 	}
