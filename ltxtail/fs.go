@@ -4,7 +4,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"time"
 )
 
 // FS is the read-only view of the node's tree. Tests put faults behind it.
@@ -38,20 +37,4 @@ func (OS) Open(name string) (ReadFile, error) {
 		return nil, err
 	}
 	return f, nil
-}
-
-// stamp remembers the state in which a directory was last read, so that an
-// unchanged one need not be read again.
-type stamp struct {
-	modified time.Time
-	read     time.Time
-}
-
-// racy is how close a modification may be to the reading that saw it and
-// still hide a later one in the same tick of the file system's clock.
-const racy = 2 * time.Second
-
-// fresh reports whether a directory modified at m is as it was read.
-func (s stamp) fresh(m time.Time) bool {
-	return !s.read.IsZero() && s.modified.Equal(m) && s.read.Sub(m) > racy
 }

@@ -15,46 +15,72 @@ const maxFacetDepth = 3
 // directory it starts from.
 var ErrRoot = errors.New("watch directory cannot be read")
 
-// Scan walks the whole tree once. Directories whose modification time did
-// not change since their last reading are not read again. An unreadable
-// directory is an error that names it; the rest is walked all the same.
-func (t *Tail) Scan() error {
-	t.mu.Lock()
-	t.watches.add(t.cfg.Root)
-	t.mu.Unlock()
-	entries, err := t.cfg.FS.ReadDir(t.cfg.Root)
+// Scan walks the whole tree once. A directory that is as it was when it was
+// read is not read again before reread is over: it is only asked for its
+// state, two calls for a cell. An unreadable directory is an error that names
+// it; the rest is walked all the same.
+func (t *Tail) Scan() error { return t.scan(func() {}) }
+
+// breath is after how many cells a walk lets events through: a busy cell must
+// not wait for ten thousand idle ones.
+const breath = 64
+
+func (t *Tail) scan(events func()) error {
+	t.walking.Lock()
+	defer t.walking.Unlock()
+	names, errs, err := t.roots()
 	if err != nil {
 		t.finishScan(1, err)
 		return fmt.Errorf("%w: %w", ErrRoot, err)
 	}
-	present := make(map[string]struct{}, len(entries))
-	var errs []error
-	for _, e := range entries {
-		if !e.IsDir() || skipped(e.Name()) {
-			continue
+	for i, name := range names {
+		if i%breath == breath-1 {
+			events()
 		}
-		present[e.Name()] = struct{}{}
-		t.mu.Lock()
-		if err := t.tree.scanCell(e.Name()); err != nil {
+		if err := t.scanOne(name); err != nil {
 			errs = append(errs, err)
 		}
-		t.mu.Unlock()
-		facets := countFacets(t.cfg.FS, filepath.Join(t.cfg.Root, e.Name()))
-		t.mu.Lock()
-		if c := t.tree.cells[e.Name()]; c != nil {
-			c.facets = facets
-		}
-		t.mu.Unlock()
 	}
-	t.mu.Lock()
-	for scope := range t.tree.cells {
-		if _, ok := present[scope]; !ok {
-			t.tree.dropCell(scope)
-		}
-	}
-	t.mu.Unlock()
 	err = errors.Join(errs...)
 	t.finishScan(len(errs), err)
+	return err
+}
+
+// roots returns the names of the cell directories, and the errors of those
+// that went away.
+func (t *Tail) roots() ([]string, []error, error) {
+	t.mu.Lock()
+	now, fresh, err := t.tree.lookAtRoot()
+	names := t.tree.names
+	t.mu.Unlock()
+	if err != nil || fresh {
+		return names, nil, err
+	}
+	entries, err := t.cfg.FS.ReadDir(t.cfg.Root)
+	if err != nil {
+		return nil, nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	errs := t.tree.setNames(entries, now)
+	return t.tree.names, errs, nil
+}
+
+// scanOne looks at one cell. Facets come and go with what their root does, so
+// they are counted again when there was something to read of it.
+func (t *Tail) scanOne(name string) error {
+	t.mu.Lock()
+	read, err := t.tree.scanCell(name)
+	t.mu.Unlock()
+	if !read {
+		return err
+	}
+	facets := countFacets(t.cfg.FS, filepath.Join(t.cfg.Root, name))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c := t.tree.cells[name]; c != nil {
+		c.facets = facets
+	}
 	return err
 }
 

@@ -61,6 +61,8 @@ type Tail struct {
 	cfg  Config
 	wake chan struct{}
 
+	// walking is held by a walk, and taken before mu.
+	walking sync.Mutex
 	// mu guards both.
 	mu      sync.Mutex
 	tree    tree
@@ -70,7 +72,8 @@ type Tail struct {
 // Stats counts what a Tail sees, for metrics and state.
 type Stats struct {
 	// Cells with at least one epoch directory; Facets are facet directories
-	// below them, which are counted and not exported.
+	// below them, which are counted and not exported. They are counted when
+	// their cell changes, and every ten minutes.
 	Cells  int `json:"cells"`
 	Facets int `json:"facets"`
 	// Pending is the number of files waiting.
@@ -81,7 +84,7 @@ type Stats struct {
 	// Polling says that something cannot be watched and short polls stand in.
 	Polling bool `json:"polling"`
 	// Scans is the number of finished walks; Unreadable the directories that
-	// the last one could not read, Foreign the names it did not know.
+	// the last one could not read, Foreign the names that are none of celld's.
 	Scans      int `json:"scans"`
 	Unreadable int `json:"unreadable"`
 	Foreign    int `json:"foreign"`
@@ -105,7 +108,7 @@ func New(cfg Config) *Tail {
 	t := &Tail{cfg: cfg, wake: make(chan struct{}, 1)}
 	t.watches = watches{log: cfg.Log, watched: make(map[string]struct{})}
 	t.tree = tree{
-		root: cfg.Root, fs: cfg.FS, now: cfg.Now, watches: &t.watches, wake: t.wake,
+		root: cfg.Root, fs: cfg.FS, clock: clock{now: cfg.Now, began: cfg.Now()}, watches: &t.watches, wake: t.wake,
 		cells: make(map[string]*cell), dirty: make(map[string]struct{}),
 	}
 	return t
@@ -139,13 +142,12 @@ func (t *Tail) Cell(scope string) []Residency {
 		return nil
 	}
 	out := make([]Residency, 0, len(c.residencies))
-	for _, epoch := range slices.Sorted(maps.Keys(c.residencies)) {
-		r := c.residencies[epoch]
+	for _, r := range c.residencies {
 		files := make([]File, len(r.pending))
 		for i, txid := range r.pending {
-			files[i] = File{TXID: txid, Path: t.tree.filePath(scope, epoch, txid)}
+			files[i] = File{TXID: txid, Path: r.filePath(txid)}
 		}
-		out = append(out, Residency{Epoch: epoch, Files: files, Live: r.live, Evicted: r.evicted})
+		out = append(out, Residency{Epoch: r.epoch, Files: files, Live: r.live, Evicted: r.evicted})
 	}
 	return out
 }
@@ -159,16 +161,15 @@ func (t *Tail) Advance(scope string, epoch, txid uint64) {
 	if c == nil {
 		return
 	}
-	for e, r := range c.residencies {
-		if e < epoch {
-			// A residency below one that is exported is a leftover.
-			delete(c.residencies, e)
-		}
-		if e == epoch && txid > r.after {
-			r.after = txid
-			n, _ := slices.BinarySearch(r.pending, txid+1)
-			r.pending = slices.Clone(r.pending[n:])
-		}
+	for len(c.residencies) > 0 && c.residencies[0].epoch < epoch {
+		// A residency below one that is exported is a leftover.
+		t.tree.unwatch(c.residencies[0])
+		c.residencies = slices.Delete(c.residencies, 0, 1)
+	}
+	if r := c.residency(epoch); r != nil && txid > r.after {
+		r.after = txid
+		n, _ := slices.BinarySearch(r.pending, txid+1)
+		r.pending = slices.Clone(r.pending[n:])
 	}
 }
 
@@ -180,8 +181,10 @@ func (t *Tail) Stats() Stats {
 	s.Cells, s.Watched, s.WatchErrors = len(t.tree.cells), len(t.watches.watched), t.watches.errors
 	for _, c := range t.tree.cells {
 		s.Facets += c.facets
+		s.Foreign += c.foreign
 		for _, r := range c.residencies {
 			s.Pending += len(r.pending)
+			s.Foreign += r.foreign
 		}
 	}
 	s.Polling = t.watches.polling()

@@ -1,6 +1,7 @@
 package ltxtail
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,32 +18,57 @@ import (
 type tree struct {
 	root    string
 	fs      FS
-	now     func() time.Time
+	clock   clock
 	watches *watches
 	wake    chan<- struct{}
+
+	// names are the cell directories of the root, in name order, as of its
+	// last reading; stamp is its state then, due when it is read anyway.
+	names []string
+	stamp stamp
+	due   time.Duration
 
 	cells map[string]*cell
 	dirty map[string]struct{}
 	stats Stats
+	// met counts the cells that were ever new.
+	met int
 }
+
+// clock counts from the start of the tree.
+type clock struct {
+	now   func() time.Time
+	began time.Time
+}
+
+func (c *clock) elapsed() time.Duration { return c.now().Sub(c.began) }
+
+// passed reports whether a time came. One that lies too far ahead is of
+// before the clock was set back.
+func passed(due, now time.Duration) bool { return now >= due || due-now > reread }
 
 // cell is what is kept of one cell directory.
 type cell struct {
-	residencies map[uint64]*residency
+	// residencies are those followed, by ascending epoch.
+	residencies []*residency
 	facets      int
-	// stamp is the state of the cell's ltx directory at its last reading.
-	stamp stamp
+	// dir is the directory of the epochs, stamp its state when it was read,
+	// foreign the number of names in it that are none of celld's.
+	dir     string
+	stamp   stamp
+	foreign int
+	// due is when everything of the cell is read, whatever the stamps say.
+	due time.Duration
 }
 
-type residency struct {
-	epoch   uint64
-	after   uint64
-	pending []uint64
-	live    bool
-	evicted bool
-	// dir and files are the states of the epoch and of the LTX directory at
-	// their last reading.
-	dir, files stamp
+// residency returns what is known of an epoch, nil when it is not followed.
+func (c *cell) residency(epoch uint64) *residency {
+	for _, r := range c.residencies {
+		if r.epoch == epoch {
+			return r
+		}
+	}
+	return nil
 }
 
 func (t *tree) markDirty(scope string) {
@@ -56,12 +82,13 @@ func (t *tree) markDirty(scope string) {
 // tmpSuffix marks a file that celld is still writing.
 const tmpSuffix = ".tmp"
 
-// forgetStamps makes the next walk read everything.
-func (t *tree) forgetStamps() {
+// unsettle makes the next walk read everything.
+func (t *tree) unsettle() {
+	t.stamp.settled = false
 	for _, c := range t.cells {
-		c.stamp = stamp{}
+		c.stamp.settled = false
 		for _, r := range c.residencies {
-			r.dir, r.files = stamp{}, stamp{}
+			r.stamp.settled = false
 		}
 	}
 }
@@ -73,187 +100,165 @@ func skipped(name string) bool {
 	return !celld.IsCellDir(name)
 }
 
+// lookAtRoot reports whether the root is as it was when it was read. If not,
+// now is when its reading begins.
+func (t *tree) lookAtRoot() (now time.Duration, fresh bool, err error) {
+	info, err := t.fs.Stat(t.root)
+	if err != nil {
+		return 0, false, err
+	}
+	m, now := markOf(info), t.clock.elapsed()
+	if t.stamp.replaced(m) {
+		t.watches.remove(t.root)
+	}
+	t.watches.add(t.root)
+	if t.stamp.holds(m) && !passed(t.due, now) {
+		return now, true, nil
+	}
+	t.stamp.see(m, now)
+	return now, false, nil
+}
+
+// setNames takes the names that a reading of the root, begun at now, found,
+// and looks at the cells that are gone from it.
+func (t *tree) setNames(entries []fs.DirEntry, now time.Duration) (errs []error) {
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		if e.IsDir() && !skipped(e.Name()) {
+			names = append(names, e.Name())
+		}
+	}
+	slices.Sort(names)
+	t.names = names
+	t.stamp.read(now)
+	t.due = now + reread
+	for scope, c := range t.cells {
+		if _, ok := slices.BinarySearch(names, scope); ok || c.stamp == (stamp{}) {
+			continue
+		}
+		// It may be newer than the reading.
+		if _, err := t.scanCell(scope); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
 func (t *tree) dropCell(scope string) {
 	c := t.cells[scope]
 	if c == nil {
 		return
 	}
 	for _, r := range c.residencies {
+		t.unwatch(r)
 		t.setShape(scope, r, false, false)
-		r.dir, r.files = stamp{}, stamp{}
+		r.stamp, r.foreign = stamp{}, 0
 	}
-	c.stamp = stamp{}
+	t.watches.remove(c.dir)
+	c.stamp, c.foreign = stamp{}, 0
 	if len(c.residencies) == 0 {
 		delete(t.cells, scope)
 	}
 }
 
-// scanCell reads a cell's directory as far as it changed. The newest epoch is
-// followed, and those that already were; directories of older epochs are
-// leftovers that celld never reads again either.
-func (t *tree) scanCell(scope string) error {
-	cellDir := filepath.Join(t.root, scope)
-	ltxDir := filepath.Join(cellDir, celld.EpochsDirName)
-	info, err := t.fs.Stat(ltxDir)
+// newCell begins to follow a cell. Cells that are met together are due for
+// their whole reading one after the other.
+func (t *tree) newCell(scope, dir string) *cell {
+	const slices = 60
+	c := &cell{dir: dir, due: t.clock.elapsed() + reread*time.Duration(t.met%slices+1)/slices}
+	t.met++
+	t.cells[scope] = c
+	return c
+}
+
+// scanCell reads a cell's directory as far as it changed and reports whether
+// there was anything to read. The newest epoch is followed, and those that
+// already were; directories of older epochs are leftovers that celld never
+// reads again either.
+func (t *tree) scanCell(scope string) (read bool, err error) {
+	c := t.cells[scope]
+	var dir string
+	if c != nil {
+		dir = c.dir
+	} else {
+		dir = filepath.Join(t.root, scope, celld.EpochsDirName)
+	}
+	info, err := t.fs.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		t.watches.add(cellDir)
+		t.watches.add(filepath.Dir(dir))
 		// It may have appeared before the watch did.
-		if info, err = t.fs.Stat(ltxDir); errors.Is(err, fs.ErrNotExist) {
+		if info, err = t.fs.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 			t.dropCell(scope)
-			return nil
+			return false, nil
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("read cell directory: %w", err)
+		return false, fmt.Errorf("read cell directory: %w", err)
 	}
-	t.watches.add(ltxDir)
-	t.watches.remove(cellDir)
-	c := t.cells[scope]
 	if c == nil {
-		c = &cell{residencies: make(map[uint64]*residency)}
-		t.cells[scope] = c
+		c = t.newCell(scope, dir)
 	}
-	if !c.stamp.fresh(info.ModTime()) {
-		if err := t.readEpochs(scope, c, ltxDir, info.ModTime()); err != nil {
-			return err
+	m, now := markOf(info), t.clock.elapsed()
+	due := passed(c.due, now)
+	if fresh := c.stamp.holds(m) && !due; !fresh || !t.watches.covers(dir) {
+		if c.stamp.replaced(m) {
+			t.watches.remove(dir)
+		}
+		t.watches.add(dir)
+		t.watches.remove(filepath.Dir(dir))
+		if !fresh {
+			read = true
+			c.stamp.see(m, now)
+			if err := t.readEpochs(scope, c, now); err != nil {
+				return true, err
+			}
 		}
 	}
 	var errs []error
 	for _, r := range c.residencies {
-		if err := t.scanResidency(scope, r); err != nil {
+		changed, err := t.scanResidency(scope, r, due)
+		read = read || changed
+		if err != nil {
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(errs...)
+	if due && len(errs) == 0 {
+		c.due = now + reread
+	}
+	return read, errors.Join(errs...)
 }
 
 // readEpochs finds the newest epoch directory of a cell.
-func (t *tree) readEpochs(scope string, c *cell, dir string, modified time.Time) error {
-	read := t.now()
-	entries, err := t.fs.ReadDir(dir)
+func (t *tree) readEpochs(scope string, c *cell, now time.Duration) error {
+	entries, err := t.fs.ReadDir(c.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		t.dropCell(scope)
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("read epoch directories: %w", err)
 	}
-	c.stamp = stamp{modified: modified, read: read}
+	c.stamp.read(now)
+	c.foreign = 0
 	var newest uint64
 	for _, e := range entries {
 		epoch, ok := celld.ParseEpochName(e.Name())
 		if !ok || !e.IsDir() {
-			t.stats.Foreign++
+			c.foreign++
 			continue
 		}
 		newest = max(newest, epoch)
 	}
-	if newest == 0 {
+	if newest == 0 || c.residency(newest) != nil {
 		return nil
 	}
-	if _, ok := c.residencies[newest]; !ok {
-		c.residencies[newest] = &residency{epoch: newest}
-		t.markDirty(scope)
-	}
-	return nil
-}
-
-// scanResidency reads one epoch directory and its LTX directory.
-func (t *tree) scanResidency(scope string, r *residency) error {
-	epochDir := filepath.Join(t.root, scope, celld.EpochsDirName, celld.EpochName(r.epoch))
-	levelDir := filepath.Join(epochDir, celld.LTXDirName)
-	info, err := t.fs.Stat(levelDir)
-	if errors.Is(err, fs.ErrNotExist) {
-		// Watch every directory on the way, then look once more: whatever
-		// was made meanwhile is seen by one or the other.
-		dir := epochDir
-		t.watches.add(dir)
-		for part := range strings.SplitSeq(filepath.ToSlash(celld.LTXDirName), "/") {
-			dir = filepath.Join(dir, part)
-			if dir != levelDir {
-				t.watches.add(dir)
-			}
-		}
-		info, err = t.fs.Stat(levelDir)
-	}
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		t.watches.remove(levelDir)
-		r.files = stamp{}
-		t.setShape(scope, r, false, t.hasImage(epochDir))
-		return nil
-	case err != nil:
-		return fmt.Errorf("read LTX directory: %w", err)
-	}
-	t.watches.add(levelDir)
-	dir := levelDir
-	for dir = filepath.Dir(dir); len(dir) >= len(epochDir); dir = filepath.Dir(dir) {
-		t.watches.remove(dir)
-	}
-	t.setShape(scope, r, true, false)
-	if r.files.fresh(info.ModTime()) {
-		return nil
-	}
-	return t.readFiles(scope, r, levelDir, info.ModTime())
-}
-
-func (t *tree) hasImage(epochDir string) bool {
-	for _, name := range []string{celld.EvictedName, celld.HibernatedName} {
-		if _, err := t.fs.Stat(filepath.Join(epochDir, name)); err == nil {
-			return true
-		}
-	}
-	return false
-}
-
-// readFiles takes the names of an LTX directory.
-func (t *tree) readFiles(scope string, r *residency, dir string, modified time.Time) error {
-	read := t.now()
-	entries, err := t.fs.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read LTX directory: %w", err)
-	}
-	r.files = stamp{modified: modified, read: read}
-	for _, e := range entries {
-		first, txid, ok := ltxfile.ParseFileName(e.Name())
-		if !ok || first != txid || e.IsDir() {
-			if !strings.HasSuffix(e.Name(), tmpSuffix) {
-				t.stats.Foreign++
-			}
-			continue
-		}
-		t.addPending(scope, r, txid)
-	}
-	return nil
-}
-
-func (t *tree) addPending(scope string, r *residency, txid uint64) {
-	if txid <= r.after {
-		return
-	}
-	i, found := slices.BinarySearch(r.pending, txid)
-	if !found {
-		r.pending = slices.Insert(r.pending, i, txid)
-	}
+	r := &residency{epoch: newest, dir: filepath.Join(c.dir, celld.EpochName(newest), celld.LTXDirName)}
+	i, _ := slices.BinarySearchFunc(c.residencies, newest, func(r *residency, epoch uint64) int {
+		return cmp.Compare(r.epoch, epoch)
+	})
+	c.residencies = slices.Insert(c.residencies, i, r)
 	t.markDirty(scope)
-}
-
-// setShape notes whether the residency is live and whether its image was
-// kept. A directory that vanished takes its pending names with it: what was
-// proven of them is in the bucket.
-func (t *tree) setShape(scope string, r *residency, live, evicted bool) {
-	if r.live == live && r.evicted == evicted {
-		return
-	}
-	r.live, r.evicted = live, evicted
-	if !live {
-		r.pending = nil
-	}
-	t.markDirty(scope)
-}
-
-// filePath is where the level-0 file of txid lies.
-func (t *tree) filePath(scope string, epoch, txid uint64) string {
-	return filepath.Join(t.root, scope, celld.EpochsDirName, celld.EpochName(epoch), celld.LTXDirName, ltxfile.FileName(txid, txid))
+	return nil
 }
 
 // parseRest reads a path below a cell directory: the epoch and txid of a

@@ -43,17 +43,18 @@ func (w inotify) Errors() <-chan error          { return w.Watcher.Errors }
 func (t *Tail) Run(ctx context.Context) error {
 	t.startWatcher()
 	defer t.stopWatcher()
-	if err := t.Scan(); err != nil {
-		t.cfg.Log.Warn("first walk of the watch directory", "err", err)
-	}
-	every := t.interval()
-	timer := time.NewTimer(every)
-	defer timer.Stop()
 	var events <-chan fsnotify.Event
 	var failures <-chan error
 	if t.watches.watcher != nil {
 		events, failures = t.watches.watcher.Events(), t.watches.watcher.Errors()
 	}
+	waiting := func() { handleWaiting(events, t.handle) }
+	if err := t.scan(waiting); err != nil {
+		t.cfg.Log.Warn("first walk of the watch directory", "err", err)
+	}
+	every := t.interval()
+	timer := time.NewTimer(every)
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -69,9 +70,9 @@ func (t *Tail) Run(ctx context.Context) error {
 				failures = nil
 				continue
 			}
-			t.lost(err)
+			t.lost(err, waiting)
 		case <-timer.C:
-			timer.Reset(t.rescan(every))
+			timer.Reset(t.rescan(every, waiting))
 		}
 		if now := t.interval(); now != every {
 			// Watching became incomplete: the next walk is due sooner.
@@ -83,15 +84,15 @@ func (t *Tail) Run(ctx context.Context) error {
 
 // rescan walks the directory and says when to do so again: a walk over many
 // cells must not become all that is done.
-func (t *Tail) rescan(every time.Duration) time.Duration {
+func (t *Tail) rescan(every time.Duration, events func()) time.Duration {
 	began := t.cfg.Now()
-	t.walkAgain()
+	t.walkAgain(events)
 	return pause(every, t.cfg.Now().Sub(began), every < t.cfg.Rescan)
 }
 
-func (t *Tail) walkAgain() {
+func (t *Tail) walkAgain(events func()) {
 	before := t.Stats().LastError
-	if err := t.Scan(); err != nil && err.Error() != before {
+	if err := t.scan(events); err != nil && err.Error() != before {
 		t.cfg.Log.Warn("walk of the watch directory", "err", err)
 	}
 }
@@ -145,12 +146,28 @@ func (t *Tail) interval() time.Duration {
 
 // lost takes an error of the watcher: events are missing, so everything is
 // read again.
-func (t *Tail) lost(err error) {
+func (t *Tail) lost(err error, events func()) {
 	t.mu.Lock()
 	t.watches.note(err, !errors.Is(err, fsnotify.ErrEventOverflow))
-	t.tree.forgetStamps()
+	t.tree.unsettle()
 	t.mu.Unlock()
-	t.walkAgain()
+	t.walkAgain(events)
+}
+
+// handleWaiting takes the events that wait, so many at most that the walk in
+// between goes on whatever the node does.
+func handleWaiting(events <-chan fsnotify.Event, handle func(fsnotify.Event)) {
+	for range breath {
+		select {
+		case ev, ok := <-events:
+			if !ok {
+				return
+			}
+			handle(ev)
+		default:
+			return
+		}
+	}
 }
 
 // handle takes one event: a file renamed into an LTX directory becomes
@@ -169,17 +186,19 @@ func (t *Tail) handle(ev fsnotify.Event) {
 	if ev.Has(fsnotify.Remove) || ev.Has(fsnotify.Rename) {
 		delete(t.watches.watched, ev.Name)
 	}
-	if epoch, txid, ok := parseRest(rest); ok && ev.Has(fsnotify.Create) {
+	epoch, txid, ok := parseRest(rest)
+	switch {
+	case ok && ev.Has(fsnotify.Create):
 		if c := t.tree.cells[scope]; c != nil {
-			if r := c.residencies[epoch]; r != nil && r.live {
+			if r := c.residency(epoch); r != nil && r.live {
 				t.tree.addPending(scope, r, txid)
 				return
 			}
 		}
-	} else if ev.Op == fsnotify.Chmod || ev.Op == fsnotify.Write || strings.HasSuffix(rest, tmpSuffix) {
-		return
+	case ok, ev.Op == fsnotify.Chmod, ev.Op == fsnotify.Write, strings.HasSuffix(rest, tmpSuffix):
+		return // a file that is gone has its name until it is exported
 	}
-	if err := t.tree.scanCell(scope); err != nil {
+	if _, err := t.tree.scanCell(scope); err != nil {
 		t.tree.stats.LastError = err.Error()
 	}
 }

@@ -34,6 +34,15 @@ func (w *watches) add(dir string) {
 	w.watched[dir] = struct{}{}
 }
 
+// covers reports whether dir is watched, or nothing is.
+func (w *watches) covers(dir string) bool {
+	if w.watcher == nil {
+		return true
+	}
+	_, ok := w.watched[dir]
+	return ok
+}
+
 // polling reports whether something is not watched.
 func (w *watches) polling() bool { return w.watcher == nil || w.errors > 0 }
 
