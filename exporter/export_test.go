@@ -8,7 +8,7 @@ import "context"
 func (e *Exporter) Walk() error { return e.tail.Scan() }
 
 // Walks is how often the directory was walked.
-func (e *Exporter) Walks() int { return e.tail.Stats().Scans }
+func Walks(e *Exporter) int { return e.tail.Stats().Scans }
 
 // Round runs one round.
 func (e *Exporter) Round(ctx context.Context) error {

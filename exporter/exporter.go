@@ -68,6 +68,7 @@ type Options struct {
 type Exporter struct {
 	*kit
 	delivery  *delivery.Engine
+	sinks     []sinks.Sink
 	retention *retention
 	rounds    *rounds
 	refusals  *refusals
@@ -124,7 +125,7 @@ func build(ctx context.Context, o Options) (*Exporter, error) {
 		return nil, errors.Join(err, e.Close())
 	}
 	if o.Registry != nil {
-		o.Registry.MustRegister(newSinkMetrics(e.delivery.Status, e.now))
+		e.register(o.Registry)
 	}
 	return e, nil
 }
@@ -179,7 +180,7 @@ func (e *Exporter) assemble(n *node, random io.Reader) {
 	jn := &journal{kit: k, shadows: fs}
 	en := &entries{kit: k, journal: jn}
 	us := &units{kit: k, ledgers: ls, shadows: fs, journal: jn, entries: en}
-	ag := &agenda{kit: k, waiting: make(map[string]*stream)}
+	ag := &agenda{kit: k, changed: make(map[string]struct{}), waiting: make(map[string]*stream)}
 	cl := &closes{kit: k, ledgers: ls, journal: jn, entries: en}
 	bs := &bases{
 		kit: k, prover: prover, ledgers: ls, shadows: fs, journal: jn, entries: en, units: us, closes: cl, agenda: ag,

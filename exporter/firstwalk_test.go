@@ -43,13 +43,13 @@ func TestRoundFollowsFirstWalk(t *testing.T) {
 	var armed atomic.Bool
 	walked := make(chan struct{})
 	a.rig = func(o *exporter.Options) {
-		o.Interval = time.Hour // no second round comes by itself
+		o.Interval, o.Shutdown = time.Hour, patience // no second round comes by itself
 		o.Now = func() time.Time {
 			// While nothing was walked, the clock is read for the account of
 			// a round that did not take place.
 			if armed.CompareAndSwap(true, false) {
 				root.open()
-				w.until("the directory is walked", func() bool { return a.e.Walks() > 0 })
+				w.until("the directory is walked", func() bool { return exporter.Walks(a.e) > 0 })
 				close(walked)
 			}
 			return time.Now()

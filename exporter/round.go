@@ -36,6 +36,8 @@ type agenda struct {
 	*kit
 	// n is the number of the round.
 	n uint64
+	// changed are the cells that changed on disk and were not looked at yet.
+	changed map[string]struct{}
 	// waiting are the streams that a later round looks at whatever happens.
 	waiting map[string]*stream
 }
@@ -100,10 +102,10 @@ func (rd *rounds) finish(ctx context.Context) error {
 // dueExams collects the cells that changed on disk and those whose back-off
 // ran out.
 func (rd *rounds) dueExams(ctx context.Context) ([]*exam, error) {
-	due := make(map[string]struct{})
 	for _, scope := range rd.tail.Dirty() {
-		due[scope] = struct{}{}
+		rd.agenda.changed[scope] = struct{}{}
 	}
+	due := maps.Clone(rd.agenda.changed)
 	for scope, s := range rd.agenda.waiting {
 		if s.wait.due <= rd.agenda.n {
 			due[scope] = struct{}{}
@@ -129,6 +131,7 @@ func (rd *rounds) dueExams(ctx context.Context) ([]*exam, error) {
 		}
 		exams = append(exams, &exam{s: s, view: v})
 	}
+	clear(rd.agenda.changed)
 	return exams, nil
 }
 

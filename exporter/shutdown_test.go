@@ -18,7 +18,8 @@ import (
 func TestStopDeliversWhatIsOnDisk(t *testing.T) {
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a")
-	a.rig = func(o *exporter.Options) { o.Interval = time.Hour } // no round comes by itself
+	// No round comes by itself, and the last one has all the time it takes.
+	a.rig = func(o *exporter.Options) { o.Interval, o.Shutdown = time.Hour, patience }
 	c := a.activate("one")
 	a.run()
 	w.until("the first round is over", func() bool { return a.e.Status().Rounds > 0 })
