@@ -50,7 +50,7 @@ func (s *Source) Token(ctx context.Context) (Token, error) {
 	if load == nil {
 		load = config.LoadDefaultConfig
 	}
-	cfg, err := load(ctx)
+	cfg, err := load(ctx, config.WithCredentialsCacheOptions(wholeLife))
 	if err != nil {
 		return Token{}, fmt.Errorf("load the AWS configuration: %w", err)
 	}
@@ -81,6 +81,11 @@ func (s *Source) Token(ctx context.Context) (Token, error) {
 	}
 	return t, nil
 }
+
+// wholeLife has credentials say when they really end: for containers the SDK
+// takes five minutes off, so that keys that are valid for another four would
+// count as expired.
+func wholeLife(o *aws.CredentialsCacheOptions) { o.ExpiryWindow = 0 }
 
 func (s *Source) now() time.Time {
 	if s.Now == nil {
