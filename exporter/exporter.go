@@ -125,7 +125,7 @@ func build(ctx context.Context, o Options) (*Exporter, error) {
 		return nil, errors.Join(err, e.Close())
 	}
 	if o.Registry != nil {
-		e.register(o.Registry)
+		registerSinks(e, o.Registry)
 	}
 	return e, nil
 }

@@ -57,3 +57,47 @@ func TestMetrics(t *testing.T) {
 	}
 	a.halt()
 }
+
+// What the blob-stream sink did is told when it is one of the sinks: counters
+// that have moved, and retries only after something went wrong.
+func TestBlobStreamMetrics(t *testing.T) {
+	p := blobStreamPlace(t)
+	w, a := brokersBeside(t, p)
+	registry := prometheus.NewPedanticRegistry()
+	a.rig = func(o *exporter.Options) { o.Registry = registry }
+	value := func(name string) float64 {
+		t.Helper()
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if m := f.GetMetric(); f.GetName() == "celld_export_blob_stream_"+name && len(m) == 1 && len(m[0].GetLabel()) == 0 {
+				return m[0].GetCounter().GetValue() + m[0].GetGauge().GetValue()
+			}
+		}
+		t.Fatalf("there is no metric %s without labels", name)
+		return 0
+	}
+	c := a.activate("one")
+	w.write(c, createItems, insertTwo)
+	a.run()
+	a.sync()
+	a.settled()
+	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+	if n := value("records_total"); n < 5 || value("bytes_total") < 100*n || value("batches_total") < 1 || value("requests_total") < 1 || value("brokers") != 2 {
+		t.Errorf("records %v, bytes %v, batches %v, requests %v, brokers %v", n, value("bytes_total"), value("batches_total"), value("requests_total"), value("brokers"))
+	}
+	if n := value("retries_total") + value("undelivered_records_total") + value("refused_records_total"); n != 0 {
+		t.Errorf("%v things went wrong that did not", n)
+	}
+	p.down()
+	w.write(c, `INSERT INTO items VALUES('c',3)`)
+	w.until("records are undelivered", func() bool { return value("undelivered_records_total") > 0 && value("retries_total") > 0 })
+	p.up()
+	a.settled()
+	a.halt()
+	p.equal(w, c)
+}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"celldexport/internal/config"
 	"celldexport/internal/objstore"
 	"celldexport/sinks"
@@ -37,6 +39,7 @@ func (e *Exporter) openDelivery(export objstore.Store, more []sinks.Sink) error 
 	if err != nil {
 		return err
 	}
+	e.sinks = list
 	e.retention = &retention{kit: e.kit, engine: e.delivery, store: export}
 	e.makeRoom = e.delivery.MakeRoom
 	return nil
@@ -68,15 +71,29 @@ func watermarkEvery(s *config.Settings) time.Duration {
 	return 0
 }
 
+// registerSinks publishes what the sinks tell of themselves.
+func registerSinks(e *Exporter, registry prometheus.Registerer) {
+	registry.MustRegister(newSinkMetrics(e.delivery.Status, e.now))
+	for _, s := range e.sinks {
+		if s, ok := s.(*blobstream.Sink); ok {
+			registry.MustRegister(newBlobStreamMetrics(s.Stats))
+		}
+	}
+}
+
 // newSink makes one sink from the settings.
 func (k *kit) newSink(name string, export objstore.Store) (sinks.Sink, error) {
 	switch name {
 	case config.SinkBucket:
 		return k.bucketSink(export)
 	case config.SinkKafka:
-		return k.kafkaSink()
+		return kafka.New(k.kafkaConfig())
 	case config.SinkBlobStream:
-		return k.blobStreamSink()
+		cfg, err := k.blobStreamConfig()
+		if err != nil {
+			return nil, err
+		}
+		return blobstream.New(cfg)
 	}
 	return nil, fmt.Errorf("the %s sink is not in this build", name)
 }
@@ -89,31 +106,31 @@ func (k *kit) bucketSink(export objstore.Store) (sinks.Sink, error) {
 	})
 }
 
-func (k *kit) kafkaSink() (sinks.Sink, error) {
+func (k *kit) kafkaConfig() kafka.Config {
 	x, b := k.settings.Export, k.settings.Kafka
-	return kafka.New(kafka.Config{
+	return kafka.Config{
 		Brokers: b.Brokers, Topic: x.Topic, Properties: b.Properties, IAM: b.Auth == config.AuthMSKIAM,
 		ClientID: "exportd-" + k.settings.Node, Retry: x.Retry, MaxRecordBytes: x.MaxRecordBytes, QueueBytes: x.QueueBytes,
 		Logger: k.log, Now: k.now,
-	})
+	}
 }
 
-func (k *kit) blobStreamSink() (sinks.Sink, error) {
+func (k *kit) blobStreamConfig() (blobstream.Config, error) {
 	x, b := k.settings.Export, k.settings.BlobStream
 	source, err := discover.Parse(b.Brokers)
 	if err != nil {
-		return nil, fmt.Errorf("blob-stream sink: %w", err)
+		return blobstream.Config{}, fmt.Errorf("blob-stream sink: %w", err)
 	}
 	shape := route.Shape{Topic: x.Topic, Partitions: b.Partitions, Writers: uint32(max(1, len(b.Zones)))}
 	if len(b.Zones) > 0 {
 		zone := cmp.Or(b.WriterID, b.Zone)
 		writer := slices.Index(b.Zones, zone)
 		if writer < 0 {
-			return nil, fmt.Errorf("blob-stream sink: zone %q is none of %v", zone, b.Zones)
+			return blobstream.Config{}, fmt.Errorf("blob-stream sink: zone %q is none of %v", zone, b.Zones)
 		}
 		shape.Writer = uint32(writer)
 	}
-	return blobstream.New(blobstream.Config{
+	return blobstream.Config{
 		Shape: shape, Source: source, Retry: x.Retry, QueueBytes: x.QueueBytes, Logger: k.log, Now: k.now,
-	})
+	}, nil
 }

@@ -30,6 +30,9 @@ type Summary struct {
 	// Sinks are how far each sink is; SinkError is what kept us from knowing.
 	Sinks     []delivery.SinkStatus `json:"sinks"`
 	SinkError string                `json:"sink_error,omitempty"`
+	// Removed are sinks that the settings no longer name and for which
+	// entries are kept.
+	Removed []delivery.RemovedSink `json:"removed_sinks,omitempty"`
 }
 
 // SpoolStatus is the fill of the spool.
@@ -103,7 +106,7 @@ func (e *Exporter) Status() Summary {
 	if err != nil {
 		sum.SinkError = err.Error()
 	}
-	sum.Sinks = sinks
+	sum.Sinks, sum.Removed = sinks, e.delivery.Removed()
 	return sum
 }
 

@@ -37,6 +37,7 @@ type app struct {
 	newEngine engineMaker
 	demo      demoFunc
 	connect   connector
+	brokers   brokerChecker
 }
 
 // main runs the program and returns its exit code.

@@ -77,6 +77,7 @@ func newBench(environ ...string) *bench {
 		},
 		demo:    func(context.Context, demoOptions) (bool, error) { return true, nil },
 		connect: func(context.Context, *config.Settings, string) error { return nil },
+		brokers: func(context.Context, *config.Settings) ([]string, error) { return nil, nil },
 	}
 	return b
 }
@@ -244,6 +245,7 @@ func TestCheckConfig(t *testing.T) {
 		args     []string
 		environ  []string
 		failing  string
+		silent   error // of the brokers
 		code     int
 		out, err string
 	}{
@@ -255,6 +257,12 @@ func TestCheckConfig(t *testing.T) {
 		{name: "unknown variable", args: []string{good}, environ: []string{"CELLD_EXPORT_FOO=1"}, out: "valid", err: "warning: CELLD_EXPORT_FOO: unknown variable"},
 		{name: "connect", args: []string{"--connect"}, environ: on(t), out: "valid"},
 		{name: "no watch", args: []string{"--connect"}, environ: append(on(t), "CELLD_WATCH=/nonexistent"), code: 1, err: "watch: /nonexistent does not exist"},
+		{name: "brokers", args: []string{"--connect"}, environ: on(t), out: "kafka: topic t has 3 partitions\nsettings are valid"},
+		{name: "no brokers", args: []string{"--connect"}, environ: on(t), silent: errors.New("kafka: nobody is there"), code: 1,
+			out: "kafka: topic t has 3 partitions\n", err: "exportd: kafka: nobody is there\n"},
+		{name: "neither bucket nor brokers", args: []string{"--connect"}, environ: on(t), failing: "s3://fleet", silent: errors.New("kafka: nobody is there"), code: 1,
+			out: "kafka: topic t has 3 partitions\n", err: "list s3://fleet: refused\nkafka: nobody is there\n"},
+		{name: "brokers are not asked", args: nil, environ: on(t), silent: errors.New("kafka: nobody is there"), out: "settings are valid"},
 		{name: "no fleet bucket", args: []string{"--connect", good}, failing: "s3://fleet", code: 1, err: "list s3://fleet: refused"},
 		{name: "no export bucket", args: []string{"--connect", good}, failing: "s3://other", code: 1, err: "list s3://other: refused"},
 	}
@@ -266,6 +274,9 @@ func TestCheckConfig(t *testing.T) {
 					return errors.New("refused")
 				}
 				return nil
+			}
+			b.brokers = func(context.Context, *config.Settings) ([]string, error) {
+				return []string{"kafka: topic t has 3 partitions"}, c.silent
 			}
 			code := b.main(t.Context(), append([]string{"check-config"}, c.args...))
 			if code != c.code || !strings.Contains(b.out.String(), c.out) || !strings.Contains(b.err.String(), c.err) {

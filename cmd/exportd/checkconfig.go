@@ -14,6 +14,10 @@ import (
 // connector tries to list a bucket.
 type connector func(ctx context.Context, settings *config.Settings, bucket string) error
 
+// brokerChecker asks the brokers of the sinks whether they would take records.
+// It returns a line for each that does, and an error of all that do not.
+type brokerChecker func(ctx context.Context, settings *config.Settings) ([]string, error)
+
 func (a *app) checkConfigCommand() *cobra.Command {
 	reach := false
 	c := &cobra.Command{
@@ -22,8 +26,9 @@ func (a *app) checkConfigCommand() *cobra.Command {
 		Long: `check-config reads the settings as run does: FILE (or the file named by
 EXPORTD_CONFIG), with the environment over it. It names every problem with
 file, line, column and key. With the export off it also tells what would be
-wrong once it is on. With --connect it looks into the watch directory and
-lists the buckets.
+wrong once it is on. With --connect it looks into the watch directory, lists
+the buckets, and asks the brokers of the kafka and blob-stream sinks; nothing
+is written or sent. Brokers that do not answer are given up after 10 seconds.
 ` + exitHelp,
 		Args: cli.AtMost(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -34,7 +39,7 @@ lists the buckets.
 			return a.checkConfig(c.Context(), file, reach)
 		},
 	}
-	c.Flags().BoolVar(&reach, "connect", false, "also look into the watch directory and list the buckets")
+	c.Flags().BoolVar(&reach, "connect", false, "also look into the watch directory, list the buckets and ask the brokers")
 	return c
 }
 
@@ -53,7 +58,7 @@ func (a *app) checkConfig(ctx context.Context, file string, reach bool) error {
 		return &cli.ExitError{Code: cli.Misuse}
 	}
 	if reach {
-		if err := a.reach(ctx, settings); err != nil {
+		if err := errors.Join(a.reach(ctx, settings), a.reachBrokers(ctx, settings)); err != nil {
 			return err
 		}
 	}
@@ -62,6 +67,19 @@ func (a *app) checkConfig(ctx context.Context, file string, reach bool) error {
 		state = "on"
 	}
 	_, err = fmt.Fprintf(a.stdout, "settings are valid, export is %s\n", state)
+	return err
+}
+
+// reachBrokers says of each broker, or its topic, how it answers.
+func (a *app) reachBrokers(ctx context.Context, settings *config.Settings) error {
+	ctx, stop := context.WithTimeout(ctx, brokersTimeout)
+	defer stop()
+	lines, err := a.brokers(ctx, settings)
+	for _, line := range lines {
+		if _, failed := fmt.Fprintln(a.stdout, line); failed != nil {
+			return failed
+		}
+	}
 	return err
 }
 

@@ -8,8 +8,12 @@ import (
 	"celldexport/internal/objstore"
 )
 
-// connectTimeout bounds one try of a bucket.
-const connectTimeout = 30 * time.Second
+// connectTimeout bounds one try of a bucket, brokersTimeout that of all
+// brokers.
+const (
+	connectTimeout = 30 * time.Second
+	brokersTimeout = 10 * time.Second
+)
 
 // connect lists the first object of a bucket.
 func connect(ctx context.Context, settings *config.Settings, bucket string) error {

@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"golang.org/x/term"
+
+	"celldexport/exporter"
 )
 
 func main() {
@@ -24,6 +26,7 @@ func main() {
 		newEngine:      newEngine,
 		demo:           runDemo,
 		connect:        connect,
+		brokers:        exporter.ReachBrokers,
 	}
 	os.Exit(a.main(context.Background(), os.Args[1:]))
 }

@@ -44,7 +44,7 @@ func (e *Engine) MakeRoom(ctx context.Context) (bool, error) {
 		case o.place.absence() != nil:
 		case acked >= written:
 			whole = true
-		case e.spool.files.frees(o.place.last(), written):
+		case frees(e.spool.files, o.place.last(), written):
 			late = append(late, o)
 		}
 	}
@@ -69,7 +69,7 @@ func (a *attachment) last() uint64 {
 
 // frees reports whether a file holds nothing but entries above one and up to
 // another.
-func (s *segments) frees(above, upto uint64) bool {
+func frees(s *segments, above, upto uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.ContainsFunc(s.list, func(seg *segment) bool {

@@ -50,7 +50,7 @@ func (r *removed) find() error {
 		if err != nil {
 			return err
 		}
-		if row.cursor >= handed || r.e.spool.files.lacks(span{row.cursor + 1, handed}) {
+		if row.cursor >= handed || lacks(r.e.spool.files, span{row.cursor + 1, handed}) {
 			continue // nothing is open, or it is too late for it
 		}
 		err = r.e.journal.change(context.Background(), func(tx *tx) error {
@@ -137,7 +137,7 @@ func (e *Engine) Removed() []RemovedSink {
 }
 
 // lacks reports whether entries of a span left the spool.
-func (s *segments) lacks(want span) bool { return want.first < s.first() || s.holes.meet(want) }
+func lacks(s *segments, want span) bool { return want.first < s.first() || s.holes.meet(want) }
 
 // meet reports whether entries of a span left by a hole.
 func (h *holes) meet(want span) bool {

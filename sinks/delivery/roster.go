@@ -85,7 +85,7 @@ func (r *roster) place(name string, row sinkRow, ok, alone bool) error {
 // any stream may have had some of them.
 func (r *roster) missed(row sinkRow, away *absence) error {
 	last := r.e.spool.Last()
-	if away == nil || !r.e.spool.files.lacks(span{away.skipped + 1, last}) {
+	if away == nil || !lacks(r.e.spool.files, span{away.skipped + 1, last}) {
 		return nil
 	}
 	streams, err := r.streams()
