@@ -59,14 +59,14 @@ func idleStage(ctx context.Context, b *bench) ([]Line, error) {
 		return nil, errors.Join(err, e.halt())
 	}
 	took, used := wall(), cpuClock()-cpu
-	idle, share, err := b.watchIdle()
+	idle, load, err := b.watchIdle(e)
 	if err := errors.Join(err, e.halt()); err != nil {
 		return nil, err
 	}
 	e = nil
 	after, err := weigh()
 	first := Line{What: "first export of all cells", NS: float64(took), Value: float64(cells) / used.Seconds(), Unit: "cells per second of processor"}
-	lines := append([]Line{first}, idleLines(before, idle, after, share, cells)...)
+	lines := append([]Line{first}, idleLines(before, idle, after, load, cells)...)
 	for i := range lines {
 		lines[i].Stage, lines[i].On = "idle", fmt.Sprintf("%d idle resident cells", cells)
 	}
@@ -74,31 +74,45 @@ func idleStage(ctx context.Context, b *bench) ([]Line, error) {
 	return lines, err
 }
 
-// watchIdle looks on for a while, over at least one walk of the directory,
-// and returns the share of a processor in percent.
-func (b *bench) watchIdle() (weight, float64, error) {
+// idleLoad is what doing nothing took: a share of a processor in percent over
+// some time, with so many walks of the directory in it.
+type idleLoad struct {
+	share float64
+	over  time.Duration
+	walks int
+}
+
+// watchIdle looks on for a while, over at least one walk of the directory.
+func (b *bench) watchIdle(e *running) (weight, idleLoad, error) {
 	time.Sleep(2 * time.Second)
 	idle, err := weigh()
 	window := 32 * time.Second
 	if b.flags.short {
 		window = 12 * time.Second
 	}
+	walks := e.Status().Watch.Scans
 	cpu, wall := cpuClock(), wallClock()
 	time.Sleep(window)
-	return idle, 100 * float64(cpuClock()-cpu) / float64(wall()), err
+	used, took := cpuClock()-cpu, wall()
+	load := idleLoad{share: 100 * float64(used) / float64(took), over: time.Duration(took), walks: e.Status().Watch.Scans - walks}
+	if load.walks == 0 {
+		// Walks are rarer the longer they take: the figure would leave them out.
+		err = errors.Join(err, fmt.Errorf("no walk of the directory in %v", load.over))
+	}
+	return idle, load, err
 }
 
 // idleLines counts what the exporter held while idle. The bucket's share is
 // what is still reachable after the exporter is gone.
-func idleLines(before, idle, after weight, share float64, cells int) []Line {
+func idleLines(before, idle, after weight, spent idleLoad, cells int) []Line {
 	bucket := after.heap - before.heap
 	rss := float64(idle.rss-before.rss-bucket) / float64(cells)
 	heap := float64(idle.heap-after.heap) / float64(cells)
-	load := Line{What: "processor, rounds each second, a walk each 10 s", Value: share, Unit: "% of a core"}
+	load := Line{What: "processor, rounds each second, a walk each 10 s", Value: spent.share, Unit: "% of a core", Note: fmt.Sprintf("%d walks in %v", spent.walks, spent.over.Round(time.Second))}
 	memory := Line{What: "resident memory", Value: rss, Unit: "bytes/cell", Note: fmt.Sprintf("of which live heap %s bytes/cell; with everything fixed of the exporter", number(heap))}
 	files := Line{What: fmt.Sprintf("open files under a limit of %d", idleFiles), Value: float64(idle.files), Unit: "files", Note: fmt.Sprintf("%d of them before; watches of directories are not files", before.files)}
 	return []Line{
-		load.atMost(share, 1, "1 %"), memory.atMost(rss, 8<<10, "8,192 bytes"), files.atMost(float64(idle.files), idleFiles/2, "half the limit"),
+		load.atMost(spent.share, 1, "1 %"), memory.atMost(rss, 8<<10, "8,192 bytes"), files.atMost(float64(idle.files), idleFiles/2, "half the limit"),
 	}
 }
 
