@@ -28,22 +28,43 @@ type Base struct {
 type Option func(*Base)
 
 // Shared is what many bases can have in common: schemas that were read, and
-// memory for old pages while no diff is using it. The zero value is ready; it
-// is safe for concurrent use.
+// the memory of diffs that are over. The zero value is ready; it is safe for
+// concurrent use.
 type Shared struct {
 	schemas schema.Cache
-	pages   sync.Pool // of *shadow.Images
+	differs sync.Pool // of *differ
 }
 
 // WithShared has a base use what others use too. A base without it has one of
 // its own.
 func WithShared(s *Shared) Option { return func(b *Base) { b.shared = s } }
 
-func (s *Shared) images() *shadow.Images {
-	if m, ok := s.pages.Get().(*shadow.Images); ok {
-		return m
+func (s *Shared) differ() *differ {
+	if d, ok := s.differs.Get().(*differ); ok {
+		return d
 	}
-	return new(shadow.Images)
+	return newDiffer()
+}
+
+// mostReused is how many pages a unit may have touched whose differ is used
+// again: what it grew to is worth keeping only for units like most.
+const mostReused = 1 << 12
+
+// giveBack takes a differ that nobody uses any more.
+func (s *Shared) giveBack(d *differ) {
+	if len(d.claims) > mostReused {
+		return
+	}
+	d.delta = delta{changed: d.changed.empty()}
+	d.register = register{released: d.released.empty(), claimed: d.claimed.empty(), claims: d.claims[:0]}
+	for _, t := range d.order {
+		t.empty()
+	}
+	d.spare, d.order = append(d.spare, d.order...), d.order[:0]
+	clear(d.tables)
+	d.owners, d.before, d.after = nil, nil, nil
+	d.excerpts.clear()
+	s.differs.Put(d)
 }
 
 // WithMemory bounds what one diff holds in memory beyond the unit's own page
@@ -63,7 +84,8 @@ func NewBase(sh *shadow.Shadow, opts ...Option) (*Base, error) {
 	b := newBase(sh, opts)
 	b.slots = newSlots()
 	b.schema = schema.New(schema.UTF8)
-	d := b.differ(b.view())
+	d := newDiffer()
+	b.prepare(d, b.view())
 	d.old = view{pageSize: d.new.pageSize, usable: d.new.usable, enc: d.new.enc}
 	d.reset, d.scratch = true, make(ownerMap, int(d.new.commit)+1)
 	if err := d.new.header(); err != nil {
@@ -116,22 +138,23 @@ func (b *Base) Scan(name string, visit Visitor) error {
 // dropped from the set. On success the images belong to the Change; on an
 // error they stay with the caller and the base is as it was.
 func (b *Base) Diff(images *shadow.Images, commit uint32) (*Change, error) {
-	d := b.differ(view{pageSize: images.PageSize(), commit: commit, sh: b.shadow, images: images})
+	d := b.shared.differ()
+	b.prepare(d, view{pageSize: images.PageSize(), commit: commit, sh: b.shadow, images: images})
 	d.old = b.view()
 	if d.old.commit == 0 {
 		d.old.pageSize = images.PageSize()
 	}
-	kept := b.shared.images()
-	after, err := b.diff(d, images, kept)
+	after, err := b.diff(d, images)
 	if err != nil {
-		b.shared.pages.Put(kept)
-		return nil, fmt.Errorf("diff a unit of %d pages against %d: %w", commit, d.old.commit, err)
+		err = fmt.Errorf("diff a unit of %d pages against %d: %w", commit, d.old.commit, err)
+		b.shared.giveBack(d)
+		return nil, err
 	}
-	return &Change{base: b, d: d, images: images, kept: kept, before: b.schema, after: after, version: b.version}, nil
+	return &Change{base: b, d: d, images: images, before: b.schema, after: after, commit: commit, version: b.version}, nil
 }
 
-func (b *Base) diff(d *differ, images, kept *shadow.Images) (*schema.Schema, error) {
-	if err := d.compare(images, kept, b.memory); err != nil {
+func (b *Base) diff(d *differ, images *shadow.Images) (*schema.Schema, error) {
+	if err := compare(d, images, b.memory); err != nil {
 		return nil, err
 	}
 	d.new.usable, d.new.enc = d.old.usable, d.old.enc
@@ -146,8 +169,9 @@ func (b *Base) diff(d *differ, images, kept *shadow.Images) (*schema.Schema, err
 	return d.run(images, b)
 }
 
-func (b *Base) differ(after view) *differ {
-	return &differ{delta: delta{new: after}, owners: b.owners, before: b.slots, after: b.slots, tables: make(map[uint32]*tableDiff)}
+// prepare points a differ at the present state and the one to come.
+func (b *Base) prepare(d *differ, after view) {
+	d.new, d.owners, d.before, d.after = after, b.owners, b.slots, b.slots
 }
 
 // run is the diff once it is known which pages changed: first sqlite_schema,

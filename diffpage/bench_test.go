@@ -86,7 +86,7 @@ func (u *benchUnit) run(b *testing.B, want int) {
 		if err != nil || rows != want {
 			b.Fatalf("%d rows, %v", rows, err)
 		}
-		c.finish() // which is Close, but for the images
+		c.Release()
 	}
 	b.ReportMetric(float64(len(u.pgnos)), "pages")
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(u.pgnos)), "ns/page")

@@ -3,7 +3,6 @@ package diffpage
 import (
 	"fmt"
 
-	"celldexport/diffpage/btree"
 	"celldexport/diffpage/schema"
 	"celldexport/diffpage/shadow"
 )
@@ -14,9 +13,9 @@ type Change struct {
 	base    *Base
 	d       *differ
 	images  *shadow.Images
-	kept    *shadow.Images // old pages, to be given back
 	before  *schema.Schema
 	after   *schema.Schema
+	commit  uint32
 	version uint64
 	done    bool
 }
@@ -28,10 +27,10 @@ func (c *Change) Before() *schema.Schema { return c.before }
 func (c *Change) After() *schema.Schema { return c.after }
 
 // Commit is the number of pages of the database after the unit.
-func (c *Change) Commit() uint32 { return c.d.new.commit }
+func (c *Change) Commit() uint32 { return c.commit }
 
 // PageSize is the page size in bytes after the unit.
-func (c *Change) PageSize() uint32 { return c.d.new.pageSize }
+func (c *Change) PageSize() uint32 { return c.images.PageSize() }
 
 // NumPages is the number of pages the unit really changed.
 func (c *Change) NumPages() int { return c.images.Len() }
@@ -66,7 +65,7 @@ func (c *Change) usable() error {
 // table is the diff of the table of this name, nil when nothing of it is
 // concerned.
 func (c *Change) table(name string) *tableDiff {
-	for _, s := range []*slots{c.d.after, c.d.before} {
+	for _, s := range [...]*slots{c.d.after, c.d.before} {
 		if slot, ok := s.byName[name]; ok {
 			return c.d.tables[slot]
 		}
@@ -76,8 +75,12 @@ func (c *Change) table(name string) *tableDiff {
 
 // Touched reports whether rows of the table of this name may have changed:
 // pages with rows or their overflow pages did, or the table is on one side
-// only, or its tree moved. When it is false, Rows shows nothing.
+// only, or its tree moved. When it is false, Rows shows nothing. It is false
+// once the change was accepted or closed.
 func (c *Change) Touched(name string) bool {
+	if c.done {
+		return false
+	}
 	t := c.table(name)
 	return t != nil && (!t.stays || len(t.oldSide) > 0 || len(t.newSide) > 0)
 }
@@ -106,7 +109,7 @@ func (c *Change) Rows(name string, visit Visitor) error {
 	if !c.Touched(name) {
 		return nil
 	}
-	for _, side := range []*schema.Table{was, is} {
+	for _, side := range [...]*schema.Table{was, is} {
 		if side != nil && side.Root != 0 {
 			if err := readable(side); err != nil {
 				return err
@@ -127,7 +130,8 @@ func (c *Change) Rows(name string, visit Visitor) error {
 		}
 		return scan(&c.d.new, is, t.new, Insert, visit)
 	}
-	j := newJoin(c.d, t, was, is, visit)
+	j := beginJoin(c.d, t, was, is, visit)
+	defer j.end()
 	if was.WithoutRowid {
 		return j.byKey(c.base.memory, c.base.tempDir)
 	}
@@ -168,13 +172,14 @@ func (c *Change) Accept() error {
 	if err := c.usable(); err != nil {
 		return err
 	}
-	c.finish()
-	if c.images.Len() > 0 || c.d.new.commit != c.base.shadow.Commit() || c.d.new.pageSize != c.base.shadow.PageSize() {
-		c.base.shadow.Stage(c.images, c.d.new.commit)
+	if sh := c.base.shadow; c.images.Len() > 0 || c.commit != sh.Commit() || c.images.PageSize() != sh.PageSize() {
+		sh.Stage(c.images, c.commit)
 	} else if err := c.images.Close(); err != nil {
+		c.finish()
 		return err
 	}
 	c.base.adopt(c.d, c.after)
+	c.finish()
 	return nil
 }
 
@@ -188,57 +193,17 @@ func (c *Change) Close() error {
 	return c.images.Close()
 }
 
+// Release gives the change up, unless it was accepted or closed, and leaves
+// the images with the caller, who may diff them again.
+func (c *Change) Release() {
+	if !c.done {
+		c.finish()
+	}
+}
+
 // finish ends the use of the change.
 func (c *Change) finish() {
 	c.done = true
-	c.d.old.images = nil
-	c.base.shared.pages.Put(c.kept)
-	c.kept = nil
-}
-
-// join shows the differences of the rows on the two sides of a table.
-type join struct {
-	d        *differ
-	t        *tableDiff
-	old, new *cursor
-	cmp      *comparer
-	visit    Visitor
-}
-
-func newJoin(d *differ, t *tableDiff, was, is *schema.Table, visit Visitor) *join {
-	j := &join{d: d, t: t, visit: visit}
-	j.old = newCursor(&d.old, was, t.oldSide)
-	j.new = newCursor(&d.new, is, t.newSide)
-	j.cmp = newComparer(&j.old.row, &j.new.row)
-	return j
-}
-
-// unchanged tells without decoding that two cells of one key are the same
-// row: equal bytes, and overflow pages that did not change.
-func (j *join) unchanged(a, b *btree.Cell) bool {
-	return j.cmp.alike && a.Same(b) && (a.Overflow == 0 || !j.t.isDirty(a.Overflow))
-}
-
-// pair shows two rows of one key if they differ.
-func (j *join) pair() error {
-	if j.unchanged(&j.old.cell, &j.new.cell) {
-		return nil
-	}
-	j.old.take()
-	j.new.take()
-	differ, err := j.cmp.differ()
-	if err != nil || !differ {
-		return err
-	}
-	return j.visit(Update, &j.old.row, &j.new.row)
-}
-
-func (j *join) deleted() error {
-	j.old.take()
-	return j.visit(Delete, &j.old.row, nil)
-}
-
-func (j *join) inserted() error {
-	j.new.take()
-	return j.visit(Insert, nil, &j.new.row)
+	c.base.shared.giveBack(c.d)
+	c.d = nil
 }

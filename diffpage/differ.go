@@ -20,7 +20,19 @@ type differ struct {
 	after  *slots
 	tables map[uint32]*tableDiff
 	order  []*tableDiff
-	bufs   [2][]byte
+	spare  []*tableDiff
+	places []place
+	path   []uint32
+
+	kept     *shadow.Images // old pages
+	excerpts excerpts       // of old pages
+	readBuf  []byte
+	bufs     [2][]byte
+	join     *join // to be used again
+}
+
+func newDiffer() *differ {
+	return &differ{tables: make(map[uint32]*tableDiff), kept: new(shadow.Images)}
 }
 
 // span is a run of cells of one page that holds rows of one side.
@@ -56,12 +68,27 @@ type tableDiff struct {
 	dirty   headSet  // old chains with a page that changed or is gone
 
 	paired   pageSet             // touched pages that are in the new tree too and were compared
+	settled  pageSet             // leaves among them
 	attached pageSet             // unchanged pages that have a parent in the new tree
 	parked   map[uint32][]uint32 // changed pages to visit once an unchanged one is attached
+	sides
+}
+
+// sides are the rows of a table that may differ between both states.
+type sides struct {
 	oldSide  []span
 	newSide  []span
 	oldHeads []head
 	newHeads []head
+}
+
+// empty keeps the memory of a diff that is over.
+func (t *tableDiff) empty() {
+	*t = tableDiff{
+		touched: t.touched[:0], dirty: headSet{t.dirty.set.empty(), t.dirty.list[:0]},
+		paired: t.paired.empty(), settled: t.settled.empty(), attached: t.attached.empty(),
+		sides: sides{t.oldSide[:0], t.newSide[:0], t.oldHeads[:0], t.newHeads[:0]},
+	}
 }
 
 // isDirty reports whether any page of an old chain of the table has changed.
@@ -85,7 +112,12 @@ func (h *headSet) add(pgno uint32) {
 func (d *differ) tableOf(slot uint32) *tableDiff {
 	t := d.tables[slot]
 	if t == nil {
-		t = &tableDiff{slot: slot, name: d.nameOf(slot)}
+		if n := len(d.spare); n > 0 {
+			t, d.spare = d.spare[n-1], d.spare[:n-1]
+		} else {
+			t = new(tableDiff)
+		}
+		t.slot, t.name = slot, d.nameOf(slot)
 		d.tables[slot] = t
 		d.order = append(d.order, t)
 	}
@@ -94,7 +126,7 @@ func (d *differ) tableOf(slot uint32) *tableDiff {
 
 // nameOf is the name of the table in a slot.
 func (d *differ) nameOf(slot uint32) string {
-	for _, s := range []*slots{d.after, d.before} {
+	for _, s := range [...]*slots{d.after, d.before} {
 		if int(slot) < len(s.names) && s.names[slot] != "" {
 			return s.names[slot]
 		}
@@ -177,12 +209,17 @@ func (d *differ) table(t *tableDiff, was, is *schema.Table) error {
 	t.reset = d.reset
 	t.stays = t.old == t.new && !d.reset
 	t.alike = !d.reset && (was == is || was != nil && is != nil && was.SQL == is.SQL)
-	for _, step := range []func(*tableDiff) error{d.visitNew, d.walkOld, d.keepChains, d.overflowOnly} {
-		if err := step(t); err != nil {
-			return blame(t.name, 0, err)
-		}
+	err := d.visitNew(t)
+	if err == nil {
+		err = d.walkOld(t)
 	}
-	return nil
+	if err == nil {
+		err = d.keepChains(t)
+	}
+	if err == nil {
+		err = d.overflowOnly(t)
+	}
+	return blame(t.name, 0, err)
 }
 
 // check makes sure that no page of the new state has two owners: one that was

@@ -56,10 +56,10 @@ func (k *keyJoin) run() (err error) {
 			}
 		}
 	}()
-	if err := k.read(k.old, k.t.oldSide, 0); err != nil {
+	if err := k.read(&k.old, k.t.oldSide, 0); err != nil {
 		return err
 	}
-	if err := k.read(k.new, k.t.newSide, onNew); err != nil {
+	if err := k.read(&k.new, k.t.newSide, onNew); err != nil {
 		return err
 	}
 	if err := k.rows.each(k.take); err != nil {

@@ -185,7 +185,7 @@ func TestKeyJoinCollisions(t *testing.T) {
 	for _, hashes := range []uint64{1, 1 << 60} {
 		seen := make(map[string]bool)
 		updates, calls := 0, uint64(0)
-		j := newJoin(c.d, c.table("w"), c.Before().ByName("w"), tab, func(op Op, before, after Row) error {
+		j := beginJoin(c.d, c.table("w"), c.Before().ByName("w"), tab, func(op Op, before, after Row) error {
 			e := event{op: op}
 			var keys [2]string
 			var err error

@@ -21,10 +21,23 @@ type cursor struct {
 	last int64
 	any  bool
 	row  row
+	// Cells of settled pages are in the excerpts, where these have them.
+	excerpts *excerpts
+	settled  *pageSet
 }
 
-func newCursor(v *view, t *schema.Table, side []span) *cursor {
-	return &cursor{view: v, name: t.Name, left: side, row: row{view: v, table: t}}
+// begin starts over, at a side of a table.
+func (c *cursor) begin(v *view, t *schema.Table, side []span) {
+	r := &c.row
+	*c = cursor{view: v, name: t.Name, left: side, buf: c.buf, row: row{
+		view: v, table: t, fields: r.fields[:0], payload: r.payload, pageBuf: r.pageBuf,
+	}}
+}
+
+// end keeps the buffers only.
+func (c *cursor) end() {
+	r := &c.row
+	*c = cursor{buf: c.buf, row: row{fields: r.fields[:0], payload: r.payload, pageBuf: r.pageBuf}}
 }
 
 // take makes the current cell the row that is shown.
@@ -57,6 +70,13 @@ func (c *cursor) load(pgno uint32) error {
 		return nil
 	}
 	c.pgno = 0
+	if c.excerpts != nil && c.settled.has(pgno) {
+		if x := c.excerpts.find(pgno); x != nil && x.kept {
+			c.excerpts.load(x, &c.page, c.view.usable)
+			c.pgno = pgno
+			return nil
+		}
+	}
 	if err := c.view.parse(pgno, &c.page, &c.buf); err != nil {
 		return blame(c.name, pgno, err)
 	}

@@ -37,6 +37,20 @@ func (s *pageSet) has(pgno uint32) bool {
 	return s.chunks[i][pgno%chunkPages/64]&(1<<(pgno%64)) != 0
 }
 
+// empty is an empty set with the memory of this one, which is not to be used
+// any more.
+func (s *pageSet) empty() pageSet {
+	if len(s.chunks) > 64 {
+		return pageSet{}
+	}
+	for _, c := range s.chunks {
+		if c != nil {
+			*c = pageChunk{}
+		}
+	}
+	return *s
+}
+
 // each shows the pages of the set, ascending.
 func (s *pageSet) each(visit func(pgno uint32)) {
 	for i, chunk := range s.chunks {

@@ -13,6 +13,9 @@ import (
 type form struct {
 	size, vacuum, reserved int
 	encoding, secure       string
+	// memory is the base's, in bytes, which must not change a thing. 0 is the
+	// usual.
+	memory int64
 	// session has SQLite record every unit too, which makes it write a little
 	// differently: a table is never emptied by its root alone.
 	session bool
@@ -22,7 +25,7 @@ type form struct {
 }
 
 func (f form) String() string {
-	return fmt.Sprintf("page size %d, %d bytes reserved, auto_vacuum %d, %s, secure_delete %s", f.size, f.reserved, f.vacuum, f.encoding, f.secure)
+	return fmt.Sprintf("page size %d, %d bytes reserved, auto_vacuum %d, %s, secure_delete %s, memory %d", f.size, f.reserved, f.vacuum, f.encoding, f.secure, f.memory)
 }
 
 func randomForm(rnd *rand.Rand) form {
@@ -35,6 +38,7 @@ func randomForm(rnd *rand.Rand) form {
 		secure:   pick("0", "1", "fast"),
 	}
 	f.session = f.encoding == "UTF-8" && rnd.IntN(2) == 0
+	f.memory = []int64{0, 0, 64 << 10, 2000, 1}[rnd.IntN(5)]
 	return f
 }
 
@@ -72,6 +76,9 @@ func (f form) check(t testing.TB, src *source) {
 // follower is a base behind the source, with a replica behind it.
 func (f form) follower(t testing.TB, src *source) *follower {
 	follow := newFollower(t, src)
+	if f.memory > 0 {
+		WithMemory(f.memory)(follow.base)
+	}
 	follow.lies = f.lies
 	follow.replica = newReplica(t, f.encoding)
 	if f.session {

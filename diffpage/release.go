@@ -12,7 +12,7 @@ import (
 // parent any more. SQLite frees pages without touching them, so this is the
 // only place where rows of unchanged pages come up.
 func (d *differ) walkOld(t *tableDiff) error {
-	todo := slices.Clone(t.touched)
+	todo := append(d.path[:0], t.touched...)
 	if !t.stays && t.old.root != 0 && !d.hasChanged(t.old.root) && !t.attached.has(t.old.root) {
 		todo = append(todo, t.old.root)
 	}
@@ -22,6 +22,9 @@ func (d *differ) walkOld(t *tableDiff) error {
 		todo = todo[:len(todo)-1]
 		if !d.released.add(pgno) {
 			return corrupt(t.name, pgno, "it was in two places")
+		}
+		if t.settled.has(pgno) {
+			continue
 		}
 		if err := d.old.parse(pgno, &p, &d.bufs[1]); err != nil {
 			return blame(t.name, pgno, err)
@@ -43,6 +46,7 @@ func (d *differ) walkOld(t *tableDiff) error {
 			}
 		}
 	}
+	d.path = todo
 	return nil
 }
 

@@ -15,7 +15,7 @@ type row struct {
 	view  *view
 	table *schema.Table
 	pgno  uint32
-	cell  btree.Cell
+	cell  *btree.Cell // on loan
 
 	record  []byte
 	fields  []btree.Field
@@ -24,9 +24,9 @@ type row struct {
 	pageBuf []byte
 }
 
-// at makes the row the given cell.
+// at makes the row the given cell, for as long as that stays what it is.
 func (r *row) at(pgno uint32, c *btree.Cell) {
-	r.pgno, r.cell = pgno, *c
+	r.pgno, r.cell = pgno, c
 	r.record, r.decoded = nil, false
 }
 
@@ -53,7 +53,7 @@ func (r *row) load() error {
 	if r.record != nil {
 		return nil
 	}
-	record, err := r.view.payload(&r.cell, &r.payload, &r.pageBuf)
+	record, err := r.view.payload(r.cell, &r.payload, &r.pageBuf)
 	if err != nil {
 		return blame(r.table.Name, r.pgno, err)
 	}
@@ -129,7 +129,7 @@ func (c *Cell) same(o *Cell) bool {
 // comparer tells whether two rows of one key differ in any value.
 type comparer struct {
 	before, after *row
-	// pairs are the columns both tables have, by name.
+	// pairs are the columns both tables have, by name, once they are needed.
 	pairs []columnPair
 	// alike says that both tables store the same columns the same way, so
 	// that equal records are equal rows.
@@ -141,9 +141,15 @@ type comparer struct {
 
 type columnPair struct{ before, after *schema.Column }
 
-func newComparer(before, after *row) *comparer {
-	c := &comparer{before: before, after: after, texts: before.view.enc != after.view.enc}
-	c.alike = before.table.SQL == after.table.SQL && !c.texts
+// begin starts over, with two sides of a table.
+func (c *comparer) begin(before, after *row) {
+	*c = comparer{before: before, after: after, texts: before.view.enc != after.view.enc, pairs: c.pairs[:0], old: c.old, new: c.new}
+	c.alike = !c.texts && (before.table == after.table || before.table.SQL == after.table.SQL)
+}
+
+// match pairs the columns.
+func (c *comparer) match() {
+	before, after := c.before, c.after
 	for i := range after.table.Columns {
 		a := &after.table.Columns[i]
 		for j := range before.table.Columns {
@@ -157,7 +163,6 @@ func newComparer(before, after *row) *comparer {
 			break
 		}
 	}
-	return c
 }
 
 // differ compares what is stored; the key is known to be equal.
@@ -171,11 +176,17 @@ func (c *comparer) differ() (bool, error) {
 	if c.alike && bytes.Equal(c.before.record, c.after.record) {
 		return false, nil
 	}
+	if c.alike && btree.Differ(c.before.record, c.after.record) {
+		return true, nil
+	}
 	if err := c.before.decode(); err != nil {
 		return false, err
 	}
 	if err := c.after.decode(); err != nil {
 		return false, err
+	}
+	if len(c.pairs) == 0 {
+		c.match()
 	}
 	for _, p := range c.pairs {
 		b, a := c.before.field(p.before), c.after.field(p.after)

@@ -27,32 +27,41 @@ func (v *view) has(pgno uint32) bool {
 	return pgno != 0 && pgno <= v.commit && pgno != shadow.LockPage(v.pageSize)
 }
 
-// page reads a page into buf or returns memory that must not be written to.
-func (v *view) page(pgno uint32, buf []byte) ([]byte, error) {
+// page reads a page into buf, which grows when it is needed, or returns memory
+// that must not be written to.
+func (v *view) page(pgno uint32, buf *[]byte) ([]byte, error) {
 	if !v.has(pgno) {
 		return nil, corrupt("", pgno, "it is referred to, but the database has no such page")
 	}
 	if v.images != nil {
-		data, ok, err := v.images.Find(pgno, buf)
+		if !v.images.InMemory() {
+			v.grow(buf)
+		}
+		data, ok, err := v.images.Find(pgno, *buf)
 		if ok || err != nil {
 			return data, err
 		}
 	}
-	data, err := v.sh.Page(pgno, buf)
+	v.grow(buf)
+	data, err := v.sh.Page(pgno, *buf)
 	if errors.Is(err, shadow.ErrMissing) {
 		return nil, corrupt("", pgno, "the unit that added it has no image of it")
 	}
 	return data, err
 }
 
+// grow makes a buffer long enough for a page.
+func (v *view) grow(buf *[]byte) {
+	if cap(*buf) < int(v.pageSize) {
+		*buf = make([]byte, v.pageSize)
+	}
+}
+
 // parse reads and parses a b-tree page.
 func (v *view) parse(pgno uint32, p *btree.Page, buf *[]byte) error {
-	data, err := v.page(pgno, *buf)
+	data, err := v.page(pgno, buf)
 	if err != nil {
 		return err
-	}
-	if cap(*buf) < len(data) {
-		*buf = make([]byte, len(data))
 	}
 	return p.Parse(pgno, data, v.usable)
 }
@@ -64,7 +73,8 @@ func (v *view) header() error {
 	if v.commit == 0 {
 		return nil
 	}
-	data, err := v.page(1, nil)
+	var buf []byte
+	data, err := v.page(1, &buf)
 	if err != nil {
 		return err
 	}
@@ -97,12 +107,9 @@ func (v *view) chain(head uint32, pages int, buf *[]byte, visit func(pgno uint32
 		if i == pages-1 {
 			break
 		}
-		data, err := v.page(pgno, *buf)
+		data, err := v.page(pgno, buf)
 		if err != nil {
 			return err
-		}
-		if cap(*buf) < len(data) {
-			*buf = make([]byte, len(data))
 		}
 		pgno = binary.BigEndian.Uint32(data)
 	}
@@ -121,12 +128,9 @@ func (v *view) payload(c *btree.Cell, buf, pageBuf *[]byte) ([]byte, error) {
 	out := append((*buf)[:0], c.Local...)
 	pgno := c.Overflow
 	for len(out) < c.Payload {
-		data, err := v.page(pgno, *pageBuf)
+		data, err := v.page(pgno, pageBuf)
 		if err != nil {
 			return nil, err
-		}
-		if cap(*pageBuf) < len(data) {
-			*pageBuf = make([]byte, len(data))
 		}
 		pgno = binary.BigEndian.Uint32(data)
 		out = append(out, data[4:4+min(c.Payload-len(out), v.usable-4)]...)

@@ -17,7 +17,7 @@ type place struct {
 // pages with an unchanged way up to a root that stayed, and the root itself
 // when it is new or moved.
 func (d *differ) visitNew(t *tableDiff) error {
-	var todo []place
+	todo := d.places[:0]
 	if t.stays {
 		for _, pgno := range t.touched {
 			if d.climb(t, pgno) {
@@ -40,6 +40,7 @@ func (d *differ) visitNew(t *tableDiff) error {
 			return err
 		}
 	}
+	d.places = todo
 	return nil
 }
 
@@ -140,6 +141,9 @@ func (d *differ) staysInTree(t *tableDiff, pgno uint32) bool {
 func (d *differ) takeRows(t *tableDiff, pgno uint32, p *btree.Page) (err error) {
 	new := span{pgno: pgno, hi: uint16(p.Len())}
 	if o := d.owners.of(pgno); t.alike && t.old.index == t.new.index && pgno <= d.old.commit && o.role() == roleTree && o.slot() == t.slot && d.hasChanged(pgno) {
+		if x := d.excerpts.find(pgno); x != nil {
+			return d.takeExcerpt(t, p, x)
+		}
 		var was btree.Page
 		if err := d.old.parse(pgno, &was, &d.bufs[1]); err != nil {
 			return err
@@ -155,6 +159,9 @@ func (d *differ) takeRows(t *tableDiff, pgno uint32, p *btree.Page) (err error) 
 		old := span{pgno: pgno, lo: uint16(head), hi: uint16(was.Len() - tail)}
 		new.lo, new.hi = uint16(head), uint16(p.Len()-tail)
 		t.paired.add(pgno)
+		if !was.Type.Interior() {
+			t.settled.add(pgno)
+		}
 		if was.Type.Rows() {
 			if t.oldSide, t.oldHeads, err = scanCells(&was, old, t.oldSide, t.oldHeads); err != nil {
 				return err
@@ -165,6 +172,20 @@ func (d *differ) takeRows(t *tableDiff, pgno uint32, p *btree.Page) (err error) 
 	if d.scratch != nil {
 		t.newSide = t.newSide[:0]
 	}
+	return err
+}
+
+// takeExcerpt is takeRows for a page both images of which were looked at
+// already.
+func (d *differ) takeExcerpt(t *tableDiff, p *btree.Page, x *excerpt) (err error) {
+	t.paired.add(x.old.pgno)
+	t.settled.add(x.old.pgno)
+	if x.old.lo < x.old.hi {
+		t.oldSide = append(t.oldSide, x.old)
+		t.oldHeads = append(t.oldHeads, d.excerpts.heads[x.heads[0]:x.heads[1]]...)
+	}
+	new := span{pgno: x.old.pgno, lo: x.lo, hi: x.hi}
+	t.newSide, t.newHeads, err = scanCells(p, new, t.newSide, t.newHeads)
 	return err
 }
 

@@ -328,3 +328,102 @@ func BenchmarkCell(b *testing.B) {
 		}
 	}
 }
+
+// TestDiffer holds the short cut against the fields: what it calls different
+// differs in a value, and it misses only what it may.
+func TestDiffer(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(8, 8))
+	value := func() Field {
+		switch rnd.IntN(5) {
+		case 0:
+			return intField(rnd.Int64N(300) - 150)
+		case 1:
+			return intField(rnd.Int64() - rnd.Int64())
+		case 2:
+			return Field{7, binary.BigEndian.AppendUint64(nil, math.Float64bits([]float64{1.5, -0.25, math.NaN()}[rnd.IntN(3)]))}
+		case 3:
+			return Field{Serial: uint64(8 + rnd.IntN(2))}
+		}
+		n := rnd.IntN(70)
+		return Field{uint64(13 + 2*n), bytes.Repeat([]byte{byte('a' + rnd.IntN(2))}, n)}
+	}
+	found := 0
+	for range 20_000 {
+		var in []Field
+		for range 1 + rnd.IntN(5) {
+			in = append(in, value())
+		}
+		other := slices.Clone(in)
+		for range rnd.IntN(2) {
+			i := rnd.IntN(len(other))
+			if other[i] = value(); rnd.IntN(2) == 0 && len(in[i].Body) > 0 {
+				other[i] = Field{in[i].Serial, bytes.Clone(in[i].Body)}
+				other[i].Body[rnd.IntN(len(other[i].Body))] ^= 1
+			}
+		}
+		a, b := record(in...), record(other...)
+		if rnd.IntN(8) == 0 { // bytes behind the last field do not count
+			a, b = append(a, 1), append(b, 2)
+		}
+		wantSure, may := false, false
+		for i := range in {
+			if in[i].Serial == other[i].Serial && !bytes.Equal(in[i].Body, other[i].Body) {
+				if !wantSure && !may {
+					wantSure = in[i].Serial != 6 && in[i].Serial != 7
+				}
+				may = true
+			}
+			if in[i].Serial != other[i].Serial {
+				wantSure, may = false, false
+				break
+			}
+		}
+		if got := Differ(a, b); got != wantSure {
+			t.Fatalf("%x and %x: %v, want %v", a, b, got, wantSure)
+		} else if got {
+			found++
+		}
+	}
+	if found < 1000 {
+		t.Errorf("found %d", found)
+	}
+	for _, short := range [][]byte{nil, {1}, {0x80}, {9, 1}} {
+		if Differ(short, short) {
+			t.Errorf("%x differs from itself", short)
+		}
+	}
+}
+
+// TestExcerpt reads cells of an excerpt and of their page.
+func TestExcerpt(t *testing.T) {
+	for _, typ := range []PageType{LeafTable, LeafIndex} {
+		var cells [][]byte
+		for i := range 6 {
+			cells = append(cells, cellOf(typ, 512, int64(i*70), bytes.Repeat([]byte{byte(i)}, 10+i*i*5), 9))
+		}
+		var p, few Page
+		if err := p.Parse(2, build(typ, 512, cells), 512); err != nil {
+			t.Fatal(err)
+		}
+		data, err := p.AppendExcerpt([]byte("before"), 2, 5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		few.ParseExcerpt(Excerpt{Type: typ, Usable: 512, Cells: 3, Data: append(data, "behind"...)[6:]})
+		if few.Len() != 3 || few.Children() != 0 {
+			t.Fatalf("%d cells, %d children", few.Len(), few.Children())
+		}
+		for i := range 3 {
+			var a, b Cell
+			if err := errors.Join(p.Cell(i+2, &a), few.Cell(i, &b)); err != nil {
+				t.Fatal(err)
+			}
+			if a.Rowid != b.Rowid || a.Payload != b.Payload || a.Overflow != b.Overflow || !bytes.Equal(a.Raw, b.Raw) || !bytes.Equal(a.Local, b.Local) {
+				t.Errorf("type %d cell %d: %+v, want %+v", typ, i+2, b, a)
+			}
+		}
+		if err := few.Cell(3, new(Cell)); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("cell 3 of 3: error %v", err)
+		}
+	}
+}

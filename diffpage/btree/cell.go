@@ -33,13 +33,19 @@ func (c *Cell) ChainLen(usable int) int { return ChainLen(c.Payload-len(c.Local)
 // ChainLen is how many overflow pages hold rest bytes.
 func ChainLen(rest, usable int) int { return (rest + usable - 5) / (usable - 4) }
 
+// maxLocal is the longest record that is all on its page (SQLite file format
+// 1.6).
+func maxLocal(t PageType, usable int) int {
+	if t.Index() {
+		return (usable-12)*64/255 - 23
+	}
+	return usable - 35
+}
+
 // localSize is how many bytes of a payload stay on the page (SQLite file
 // format 1.6, "cell payload overflow").
 func localSize(t PageType, payload, usable int) int {
-	most := usable - 35
-	if t.Index() {
-		most = (usable-12)*64/255 - 23
-	}
+	most := maxLocal(t, usable)
 	if payload <= most {
 		return payload
 	}
@@ -78,7 +84,7 @@ func (p *Page) Cell(i int, c *Cell) error {
 		at += n
 		c.Rowid = int64(rowid)
 	}
-	local := localSize(p.Type, int(payload), len(p.data))
+	local := localSize(p.Type, int(payload), p.usable)
 	end := at + local
 	c.Payload, c.Overflow = int(payload), 0
 	if local < int(payload) {

@@ -21,6 +21,7 @@ func Common(a, b *Page, intact func(overflow uint32) bool) (head, tail int, err 
 	c := common{a: a, b: b, intact: intact}
 	c.first, c.last = differing(a.data, b.data)
 	c.least = max(a.pointers+2*a.n, b.pointers+2*b.n)
+	c.most = maxLocal(a.Type, a.usable)
 	most := min(a.n, b.n)
 	for head < most {
 		if c.clearly(head, head) {
@@ -53,6 +54,7 @@ type common struct {
 	a, b        *Page
 	first, last int // the bytes that differ are among first to last
 	least       int // where cells can start on both pages
+	most        int // the longest record that is all on its page
 	intact      func(uint32) bool
 	ca, cb      Cell
 }
@@ -61,34 +63,51 @@ type common struct {
 // place outside of the bytes that differ, and sure to have no overflow that
 // matters. It is a short cut: false says nothing.
 func (c *common) clearly(i, k int) bool {
-	at := int(binary.BigEndian.Uint16(c.a.data[c.a.pointers+2*i:]))
-	if at != int(binary.BigEndian.Uint16(c.b.data[c.b.pointers+2*k:])) {
+	data := c.a.data
+	at := int(binary.BigEndian.Uint16(data[c.a.pointers+2*i:]))
+	if at != int(binary.BigEndian.Uint16(c.b.data[c.b.pointers+2*k:])) || at < c.least || at >= len(data) {
 		return false
 	}
-	if at < c.least || at >= len(c.a.data) {
-		return false
+	switch {
+	case at > c.last:
+		return c.intact == nil || c.ends(at, len(data))
+	case at < c.first:
+		return c.ends(at, c.first)
 	}
-	if at > c.last {
-		return c.intact == nil
-	}
-	return at < c.first && c.a.Type == LeafTable && c.a.ends(at, c.first)
+	return false
 }
 
-// ends reports whether the cell at a place of a leaf of a rowid tree ends
-// before the limit and is all on the page.
-func (p *Page) ends(at, limit int) bool {
-	payload, n := varint(p.data[at:])
-	if n == 0 || payload > uint64(len(p.data)-35) {
+// ends reports whether the cell at a place ends before the limit and is all on
+// the page.
+func (c *common) ends(at, limit int) bool {
+	data := c.a.data
+	if c.a.Type == InteriorIndex {
+		at += 4
+	}
+	if at >= limit {
 		return false
 	}
-	at += n
-	for i := 0; i < 9 && at < limit; i++ {
-		at++
-		if p.data[at-1] < 0x80 {
-			break
+	payload := int(data[at])
+	at++
+	if payload >= 0x80 {
+		long, n := varint(data[at-1:])
+		if n == 0 || long > uint64(c.most) {
+			return false
+		}
+		payload, at = int(long), at-1+n
+	}
+	if payload > c.most {
+		return false
+	}
+	if c.a.Type == LeafTable {
+		for i := 0; i < 9 && at < limit; i++ {
+			at++
+			if data[at-1] < 0x80 {
+				break
+			}
 		}
 	}
-	return at+int(payload) <= limit
+	return at+payload <= limit
 }
 
 func (c *common) same(i, k int) (bool, error) {
@@ -132,16 +151,7 @@ func differing(a, b []byte) (first, last int) {
 	for first+chunk <= n && bytes.Equal(a[first:first+chunk], b[first:first+chunk]) {
 		first += chunk
 	}
-	for first+8 <= n {
-		if x := binary.LittleEndian.Uint64(a[first:]) ^ binary.LittleEndian.Uint64(b[first:]); x != 0 {
-			first += bits.TrailingZeros64(x) / 8
-			break
-		}
-		first += 8
-	}
-	for first < n && a[first] == b[first] {
-		first++
-	}
+	first += firstDifference(a[first:], b[first:])
 	last = n
 	for last-chunk >= first && bytes.Equal(a[last-chunk:last], b[last-chunk:last]) {
 		last -= chunk

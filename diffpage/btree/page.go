@@ -32,9 +32,10 @@ func (t PageType) Rows() bool { return t != InteriorTable }
 // a cell is checked when it is asked for.
 type Page struct {
 	Type     PageType
-	data     []byte // the usable bytes
+	data     []byte // the usable bytes, or an excerpt of them
 	pointers int    // where the cell pointer array starts
 	n        int
+	usable   int // usable bytes of a page, on which the local part of a row depends
 }
 
 // Parse looks at a page of which usable bytes count. Page 1 carries the
@@ -47,7 +48,7 @@ func (p *Page) Parse(pgno uint32, data []byte, usable int) error {
 	if usable > len(data) || usable < MinUsable {
 		return fmt.Errorf("%d usable bytes in a page of %d: %w", usable, len(data), ErrCorrupt)
 	}
-	p.data = data[:usable]
+	p.data, p.usable = data[:usable], usable
 	p.Type = PageType(data[at])
 	size := 8
 	switch p.Type {

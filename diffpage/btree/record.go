@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"math/bits"
 )
 
 // Field is one value of a record: its serial type and its bytes (SQLite file
@@ -38,6 +39,49 @@ func Fields(record []byte, dst []Field) ([]Field, error) {
 		body = body[length:]
 	}
 	return dst, nil
+}
+
+// Differ reports, without decoding them, that two records of one length and
+// one header differ in a value: in bytes that belong to a field in which every
+// bit counts. False says nothing: two integers of eight bytes can be the same
+// real where that is what the column holds, and two reals can both be NaN,
+// which is NULL.
+func Differ(a, b []byte) bool {
+	if len(a) != len(b) || len(a) == 0 || a[0] >= 0x80 || int(a[0]) > len(a) {
+		return false
+	}
+	at := firstDifference(a, b)
+	size := int(a[0])
+	if at < size || at == len(a) {
+		return false
+	}
+	end := uint64(size)
+	for header := a[1:size]; len(header) > 0; {
+		serial, n := varint(header)
+		if n == 0 {
+			return false
+		}
+		header = header[n:]
+		if end += SerialLen(serial); end > uint64(at) {
+			return end <= uint64(len(a)) && (serial < 6 || serial >= 12)
+		}
+	}
+	return false
+}
+
+// firstDifference is the index of the first byte in which two slices of one
+// length differ, their length when there is none.
+func firstDifference(a, b []byte) int {
+	b = b[:len(a)]
+	i := 0
+	for ; i+8 <= len(a); i += 8 {
+		if x := binary.LittleEndian.Uint64(a[i:]) ^ binary.LittleEndian.Uint64(b[i:]); x != 0 {
+			return i + bits.TrailingZeros64(x)/8
+		}
+	}
+	for ; i < len(a) && a[i] == b[i]; i++ {
+	}
+	return i
 }
 
 // SerialLen is the number of bytes a value of the serial type has.

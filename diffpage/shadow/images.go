@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"sort"
+	"sync"
 )
 
 // ErrPageSize is wrapped by errors about a page whose length is not the page
@@ -25,9 +26,39 @@ type Images struct {
 	sorted  bool
 	pages   [][]byte // the first pages added, in the order of adding
 	slab    []byte   // room for the next ones, in pieces that double
-	arena   []byte   // the piece that Reset gave out
+	arena   []byte   // the largest piece, which Reset gives out again
 	spill   *os.File
 	spilled int
+	pool    *Pool // where the memory goes in the end
+}
+
+// Pool gives new sets the memory of those that were closed. The zero value is
+// ready; it is safe for concurrent use.
+type Pool struct {
+	memory sync.Pool // of *memory
+}
+
+// mostPooled is how many pages a set may have whose memory a pool takes.
+const mostPooled = 1 << 13
+
+// memory is that of a set.
+type memory struct {
+	arena []byte
+	index []image
+	pages [][]byte
+}
+
+// NewImages is the function of that name, with memory of the pool, to which
+// it returns when the set is closed: no page that was read of it may be used
+// afterwards.
+func (p *Pool) NewImages(pageSize uint32, budget int64, tempDir string) *Images {
+	m := NewImages(pageSize, budget, tempDir)
+	m.pool = p
+	if old, ok := p.memory.Get().(*memory); ok {
+		m.arena, m.index, m.pages = old.arena, old.index, old.pages
+		m.slab = m.arena[:min(int64(len(m.arena)), budget)]
+	}
+	return m
 }
 
 // image says where the page is: slot counts pages in the order of adding.
@@ -65,6 +96,9 @@ func (m *Images) Slot() []byte {
 	}
 	if len(m.slab) < size {
 		m.slab = make([]byte, max(1, min(len(m.pages), (1<<20)/size))*size)
+		if len(m.slab) > len(m.arena) {
+			m.arena = m.slab
+		}
 	}
 	return m.slab[:size:size]
 }
@@ -145,6 +179,10 @@ func (m *Images) Find(pgno uint32, buf []byte) ([]byte, bool, error) {
 	return data, err == nil, err
 }
 
+// InMemory reports whether every page is in memory: then Page and Find need no
+// buffer.
+func (m *Images) InMemory() bool { return m.spill == nil }
+
 // Has reports whether the unit holds the page.
 func (m *Images) Has(pgno uint32) bool {
 	_, ok := m.search(pgno)
@@ -167,6 +205,10 @@ func (m *Images) Keep(want func(pgno uint32) bool) {
 
 // Close gives the file and the memory back. It may be called again.
 func (m *Images) Close() error {
+	if m.pool != nil && m.arena != nil && cap(m.index) <= mostPooled {
+		clear(m.pages)
+		m.pool.memory.Put(&memory{m.arena, m.index[:0], m.pages[:0]})
+	}
 	m.index, m.pages, m.slab, m.arena, m.sorted = nil, nil, nil, nil, true
 	if m.spill == nil {
 		return nil

@@ -161,8 +161,60 @@ func (s *Shadow) Page(pgno uint32, buf []byte) ([]byte, error) {
 	return buf, nil
 }
 
+// Pages reads adjacent pages from pgno on, as many as fill buf, staged units
+// included.
+func (s *Shadow) Pages(pgno uint32, buf []byte) error {
+	size := int(s.PageSize())
+	for len(buf) >= max(1, size) {
+		n := s.bare(pgno, len(buf)/max(1, size))
+		if n > 0 {
+			if err := s.read(buf[:n*size], pgno); err != nil {
+				return err
+			}
+		} else {
+			data, err := s.Page(pgno, buf[:size:size])
+			if err != nil {
+				return err
+			}
+			copy(buf, data) // in place already unless it is staged
+			n = 1
+		}
+		pgno, buf = pgno+uint32(n), buf[n*size:]
+	}
+	return nil
+}
+
+// bare is how many pages from pgno on, at most n, are as they are in the file.
+func (s *Shadow) bare(pgno uint32, n int) int {
+	commit := s.base.commit
+	for _, l := range s.layers {
+		if l.after.pageSize != s.base.pageSize {
+			return 0
+		}
+		commit = min(commit, l.after.commit)
+	}
+	if commit == 0 {
+		return 0
+	}
+	lock := LockPage(s.base.pageSize)
+	k := 0
+	for ; k < n; k++ {
+		at := uint64(pgno) + uint64(k)
+		if at == 0 || at > uint64(commit) || at == uint64(lock) {
+			return k
+		}
+		for _, l := range s.layers {
+			if l.images.Has(uint32(at)) {
+				return k
+			}
+		}
+	}
+	return k
+}
+
+// read fills buf with pages from pgno on.
 func (s *Shadow) read(buf []byte, pgno uint32) error {
-	if _, err := s.file.ReadAt(buf, int64(pgno-1)*int64(len(buf))); err != nil {
+	if _, err := s.file.ReadAt(buf, int64(pgno-1)*int64(s.top().pageSize)); err != nil {
 		return fmt.Errorf("read page %d of shadow %s: %w", pgno, s.name, err)
 	}
 	return nil

@@ -361,3 +361,101 @@ func TestReset(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// TestPages reads runs of pages across what is in the file, what is staged
+// over it, the lock page and both ends.
+func TestPages(t *testing.T) {
+	const size = 512
+	s, err := Create(filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	if err := s.Pages(1, make([]byte, size)); !errors.Is(err, ErrMissing) {
+		t.Errorf("page 1 of nothing: error %v", err)
+	}
+	if err := s.Resize(size, 12); err != nil {
+		t.Fatal(err)
+	}
+	for pgno := uint32(1); pgno <= 12; pgno++ {
+		if err := s.WritePage(pgno, page(size, byte(pgno))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(pgno uint32, want ...byte) {
+		t.Helper()
+		buf := make([]byte, len(want)*size)
+		if err := s.Pages(pgno, buf); err != nil {
+			t.Fatal(err)
+		}
+		for i, fill := range want {
+			if !bytes.Equal(buf[i*size:(i+1)*size], page(size, fill)) {
+				t.Errorf("page %d begins with %d, want %d", pgno+uint32(i), buf[i*size], fill)
+			}
+		}
+	}
+	check(1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)
+	check(12, 12)
+	for _, staged := range [][]uint32{{3, 4, 13, 14}, {4, 9}} {
+		images := NewImages(size, 2*size, t.TempDir())
+		for _, pgno := range staged {
+			if err := images.Add(pgno, page(size, byte(100+10*len(staged)+int(pgno)))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.Stage(images, 14)
+	}
+	check(2, 2, 143, 124, 5, 6, 7, 8, 129, 10, 11, 12, 153, 154)
+	for _, at := range []uint32{0, 14, 15} {
+		if err := s.Pages(at, make([]byte, 2*size)); !errors.Is(err, ErrMissing) {
+			t.Errorf("two pages from %d: error %v", at, err)
+		}
+	}
+	if err := s.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	check(2, 2, 143, 124, 5, 6, 7, 8, 129, 10, 11, 12, 153, 154)
+}
+
+// TestPoolKeepsSetsApart has sets of all sizes come and go: a page of an open
+// set is never given to another.
+func TestPoolKeepsSetsApart(t *testing.T) {
+	var pool Pool
+	rnd := rand.New(rand.NewPCG(3, 3))
+	type held struct {
+		images *Images
+		fill   byte
+	}
+	var open []held
+	for round := range 400 {
+		size := uint32(512) << rnd.IntN(3)
+		m := pool.NewImages(size, int64(rnd.IntN(20_000)), t.TempDir())
+		fill := byte(round)
+		for pgno := range uint32(1 + rnd.IntN(40)) {
+			data := page(size, fill)
+			if slot := m.Slot(); slot != nil && rnd.IntN(2) == 0 {
+				copy(slot, data)
+				data = slot
+			}
+			if err := m.Add(pgno+1, data); err != nil {
+				t.Fatal(err)
+			}
+		}
+		open = append(open, held{m, fill})
+		for _, h := range open {
+			for i := range h.images.Len() {
+				data, err := h.images.Page(i, nil)
+				if err != nil || !bytes.Equal(data, page(h.images.PageSize(), h.fill)) {
+					t.Fatalf("round %d: page %d is not what was added, %v", round, i+1, err)
+				}
+			}
+		}
+		if len(open) > 5 {
+			i := rnd.IntN(len(open))
+			if err := errors.Join(open[i].images.Close(), open[i].images.Close()); err != nil {
+				t.Fatal(err)
+			}
+			open = append(open[:i], open[i+1:]...)
+		}
+	}
+}
