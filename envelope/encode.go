@@ -6,6 +6,9 @@ import (
 	"strconv"
 )
 
+// usualBody is room for most bodies without rows, in bytes.
+const usualBody = 512
+
 // Encode writes the record's body in its canonical spelling. It fails on a
 // record that [Decode] would refuse.
 func Encode(r *Record) (Encoded, error) {
@@ -16,7 +19,7 @@ func Encode(r *Record) (Encoded, error) {
 	if err := r.check(); err != nil {
 		return Encoded{}, fmt.Errorf("encode %s record of %s at %s: %w", kind, r.Stream, r.Position, err)
 	}
-	body, err := r.Body.appendFields(appendKind(nil, kind))
+	body, err := r.Body.appendFields(appendKind(make([]byte, 0, usualBody), kind))
 	if err != nil {
 		return Encoded{}, fmt.Errorf("encode %s record of %s at %s: %w", kind, r.Stream, r.Position, err)
 	}

@@ -78,7 +78,10 @@ func NewSplitter(env Envelope, head RowsHead, limit int64, opt SplitOptions) *Sp
 	if opt.Buffer == nil {
 		opt.Buffer = &Spill{}
 	}
-	s := &Splitter{opt: opt, limit: limit}
+	// One piece of memory for what most envelopes and heads take.
+	const prefix, body = 256, 768
+	memory := make([]byte, prefix+body)
+	s := &Splitter{opt: opt, limit: limit, prefix: memory[:0:prefix], body: memory[prefix:prefix]}
 	s.start(env, head)
 	return s
 }

@@ -28,9 +28,10 @@ type units struct {
 	shadows *shadows
 	journal *journal
 	entries *entries
-	// scratch and kv are memory that units use one after the other.
+	// scratch, kv and pages are memory that units use one after the other.
 	scratch rowset.Scratch
 	kv      v8json.Decoder
+	pages   shadow.Pool
 }
 
 // errTwoWriters is returned when the node's file and the bucket's object of
@@ -212,8 +213,8 @@ func (us *units) decode(r io.Reader, size int64) (staged, error) {
 	if err != nil {
 		return staged{}, err
 	}
-	images = shadow.NewImages(h.PageSize, us.settings.Export.MaxTxBytes, us.dir.Temp())
-	info, err := ltxfile.Decode(io.MultiReader(bytes.NewReader(head), r), size, images.Add)
+	images = us.pages.NewImages(h.PageSize, us.settings.Export.MaxTxBytes, us.dir.Temp())
+	info, err := ltxfile.DecodeInto(io.MultiReader(bytes.NewReader(head), r), size, images.Slot, images.Add)
 	if err != nil {
 		return staged{}, errors.Join(err, images.Close())
 	}

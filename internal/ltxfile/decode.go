@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io"
+	"sync"
 
 	"github.com/pierrec/lz4/v4"
 )
@@ -24,10 +25,20 @@ import (
 // io.EOF. Memory is bounded whatever the file says: a page and a window of
 // 256 KiB.
 func Decode(r io.Reader, size int64, page func(pgno uint32, data []byte) error) (Info, error) {
+	return DecodeInto(r, size, func() []byte { return nil }, page)
+}
+
+// DecodeInto is Decode for callers who keep the pages: each is decoded into
+// the memory that room gave for it, a page long, or into the decoder's own
+// where that is nil. Memory that was given may be given again unless page was
+// called with it.
+func DecodeInto(r io.Reader, size int64, room func() []byte, page func(pgno uint32, data []byte) error) (Info, error) {
 	if size < minFileSize {
 		return Info{}, fmt.Errorf("file of %d bytes, at least %d: %w", size, minFileSize, ErrCorrupt)
 	}
-	d := decoder{win: newWindow(r, size), crc: newCRC}
+	b := pool.Get().(*buffers)
+	defer b.giveBack()
+	d := decoder{win: b.window(r, size), crc: newCRC, memory: b, room: room}
 	if err := d.header(); err != nil {
 		return Info{}, err
 	}
@@ -43,13 +54,46 @@ func Decode(r io.Reader, size int64, page func(pgno uint32, data []byte) error) 
 	return d.info, nil
 }
 
+// buffers are what a decoder needs of memory, to be used by the next.
+type buffers struct {
+	win  window
+	page []byte
+}
+
+var pool = sync.Pool{New: func() any { return new(buffers) }}
+
+// window is one over the reader, with the memory of the last.
+func (b *buffers) window(r io.Reader, size int64) *window {
+	n := int(min(size, windowSize))
+	if cap(b.win.buf) < n {
+		b.win.buf = make([]byte, n)
+	}
+	b.win = window{r: r, buf: b.win.buf[:n], left: size}
+	return &b.win
+}
+
+func (b *buffers) giveBack() {
+	b.win.r = nil
+	pool.Put(b)
+}
+
+// own is memory for a page that the caller has none for.
+func (b *buffers) own(size uint32) []byte {
+	if cap(b.page) < int(size) {
+		b.page = make([]byte, size)
+	}
+	return b.page[:size]
+}
+
 // decoder is the state of one Decode.
 type decoder struct {
-	win   *window
-	info  Info
-	crc   crc
-	page  []byte
-	bound int // the most bytes that a compressed page can take
+	memory *buffers
+	win    *window
+	room   func() []byte
+	info   Info
+	crc    crc
+	page   []byte // the page that is being decoded
+	bound  int    // the most bytes that a compressed page can take
 
 	rolling uint64       // exclusive or of the page checksums, when tracked
 	seen    maphash.Hash // number, offset and size of every page, in order
@@ -65,8 +109,7 @@ func (d *decoder) header() error {
 		return err
 	}
 	d.crc = d.crc.update(b)
-	d.page = make([]byte, d.info.PageSize)
-	d.bound = lz4.CompressBlockBound(len(d.page))
+	d.bound = lz4.CompressBlockBound(int(d.info.PageSize))
 	d.listed.SetSeed(d.seen.Seed())
 	return nil
 }
@@ -92,6 +135,9 @@ func (d *decoder) pages(visit func(uint32, []byte) error) error {
 			return fmt.Errorf("offset %d: page %d in a database of %d pages: %w", start, pgno, d.info.Commit, ErrCorrupt)
 		case pgno == lock:
 			return fmt.Errorf("offset %d: page %d is the lock page: %w", start, pgno, ErrCorrupt)
+		}
+		if d.page = d.room(); len(d.page) != int(d.info.PageSize) {
+			d.page = d.memory.own(d.info.PageSize)
 		}
 		if err := d.unpack(flags); err != nil {
 			return fmt.Errorf("page %d at offset %d: %w", pgno, start, err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -360,5 +361,33 @@ func TestGoldenFiles(t *testing.T) {
 		again, sum := write(t, info.Header, Frame, info.PostApply, img)
 		info.Checksum = sum
 		checkRead(t, again, info, img)
+	}
+}
+
+// TestDecodeInto gives memory for some pages, of the wrong length for others:
+// all are read, and those with memory are in it.
+func TestDecodeInto(t *testing.T) {
+	for name, form := range forms() {
+		img := randomImage(rand.New(rand.NewPCG(5, 5)), 1024, 30, true)
+		file, _ := write(t, snapshot(1024, 30), form, rolling(img), img)
+		asked, placed := 0, 0
+		var given []byte
+		got := make(map[uint32]string)
+		_, err := DecodeInto(bytes.NewReader(file), int64(len(file)), func() []byte {
+			asked++
+			given = [][]byte{nil, make([]byte, 1024), make([]byte, 512)}[asked%3]
+			return given
+		}, func(pgno uint32, data []byte) error {
+			if len(given) == len(data) {
+				if placed++; &given[0] != &data[0] {
+					t.Errorf("%s: page %d is not in the memory for it", name, pgno)
+				}
+			}
+			got[pgno] = string(data)
+			return nil
+		})
+		if err != nil || asked != 30 || placed != 10 || !maps.Equal(got, img.Data) {
+			t.Errorf("%s: %d pages, %d of them placed, error %v", name, asked, placed, err)
+		}
 	}
 }

@@ -24,10 +24,6 @@ type window struct {
 	off  int64 // offset in the file of buf[at]
 }
 
-func newWindow(r io.Reader, size int64) *window {
-	return &window{r: r, buf: make([]byte, min(size, windowSize)), left: size}
-}
-
 // remaining is how many bytes of the file have not been handed out.
 func (w *window) remaining() int64 { return w.left + int64(w.end-w.at) }
 

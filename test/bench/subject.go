@@ -93,6 +93,7 @@ func (s *subject) rows(images *shadow.Images) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	defer c.Release()
 	n := 0
 	err = c.Rows("t", func(diffpage.Op, diffpage.Row, diffpage.Row) error {
 		n++
@@ -119,10 +120,11 @@ func (s *subject) diff(want int) (func() error, error) {
 // whole is a contender: from the bytes of a file to the bytes of its records.
 func (s *subject) whole(want int64) func() error {
 	env := someEnvelope()
+	var pool shadow.Pool
 	discard := func(*envelope.Encoded) error { return nil }
 	return func() error {
-		images := shadow.NewImages(s.unit.pageSize, 1<<30, "")
-		if _, err := ltxfile.Decode(bytes.NewReader(s.file), int64(len(s.file)), images.Add); err != nil {
+		images := pool.NewImages(s.unit.pageSize, 1<<30, "")
+		if _, err := ltxfile.DecodeInto(bytes.NewReader(s.file), int64(len(s.file)), images.Slot, images.Add); err != nil {
 			return err
 		}
 		c, err := s.base.Diff(images, s.unit.commit)
