@@ -20,6 +20,7 @@ import (
 	"celldexport/internal/config"
 	"celldexport/internal/objstore"
 	"celldexport/ltxtail"
+	"celldexport/sinks/delivery"
 )
 
 // model is a fleet whose nodes, exporters and bucket do what a list of events
@@ -39,7 +40,8 @@ type model struct {
 	// writes counts writes, which differ by seed and number.
 	seed, writes uint64
 	// rig breaks a promise of every exporter, nil breaks none.
-	rig sabotage
+	rig  sabotage
+	pace pace
 	// lost says that a state directory was lost with what it may have held.
 	lost bool
 	// log is what the exporters said, trace that and everything that happened
@@ -122,7 +124,7 @@ const (
 )
 
 func newModel(ctx context.Context, dir string, seed uint64, rig sabotage) (*model, error) {
-	m := &model{ctx: ctx, dir: dir, store: objstore.NewMemory(), truth: newTruth(), seed: seed, rig: rig}
+	m := &model{ctx: ctx, dir: dir, store: objstore.NewMemory(), truth: newTruth(), seed: seed, rig: rig, pace: paceOf(seed)}
 	m.clock.Store(1_800_000_000_000)
 	r := rand.New(rand.NewPCG(seed, 2))
 	layout := celldsim.V03
@@ -164,15 +166,14 @@ func (m *model) addHost(name string) error {
 	s := config.Default()
 	s.Watch, s.State, s.Node, s.Bucket = watch, filepath.Join(m.dir, "state-"+name), name, "s3://fleet"
 	s.Export.Enabled = true
-	// Sinks send when they are told to.
-	s.Export.Flush = time.Hour
+	s.Export.Flush = m.pace.flush
 	var store objstore.Store = m.store
 	if m.rig != nil {
 		store = m.rig(name, store)
 	}
 	race := &racing{Store: store}
 	fault := objstore.NewFault(race)
-	m.hosts = append(m.hosts, &modelHost{m: m, node: node, settings: s, race: race, fault: fault, store: traced{fault, name, &m.trace}})
+	m.hosts = append(m.hosts, &modelHost{m: m, node: node, settings: s, race: race, fault: fault, store: traced{slowStore{fault, m.pace.call}, name, &m.trace}})
 	return nil
 }
 
@@ -198,7 +199,8 @@ func (h *modelHost) start() {
 	e, err := exporter.New(h.m.ctx, exporter.Options{
 		Settings: h.settings, Logger: slog.New(slog.NewTextHandler(io.MultiWriter(&h.m.log, &h.m.trace), &slog.HandlerOptions{ReplaceAttr: noTime})).With("node", h.settings.Node),
 		Fleet: h.store, Export: h.store, FS: alwaysNew{now: &h.m.clock}, Interval: time.Hour, Step: h.passes,
-		Now: func() time.Time { return time.UnixMilli(h.m.clock.Add(1) + h.skew.Load()) },
+		Spool: slowDisk{delivery.DiskFS(), h.m.pace.sync},
+		Now:   func() time.Time { return time.UnixMilli(h.m.clock.Add(1) + h.skew.Load()) },
 	})
 	if errors.Is(err, errInjected) {
 		return
