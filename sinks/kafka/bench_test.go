@@ -219,12 +219,14 @@ func benchSink(b *testing.B, cfg Config, entries []benchEntry) time.Duration {
 func benchBare(b *testing.B, cfg *Config, entries []benchEntry) time.Duration {
 	var arrived sync.WaitGroup
 	arrived.Add(len(entries))
-	p, err := openProducer(newConf(cfg, nil), cfg.Brokers[0], func(e kafka.Event) {
-		if m, ok := e.(*kafka.Message); ok {
-			if m.TopicPartition.Error != nil {
-				b.Error(m.TopicPartition.Error)
+	p, err := openProducer(newConf(cfg, nil), cfg.Brokers[0], func(events <-chan kafka.Event) {
+		for e := range events {
+			if m, ok := e.(*kafka.Message); ok {
+				if m.TopicPartition.Error != nil {
+					b.Error(m.TopicPartition.Error)
+				}
+				arrived.Done()
 			}
-			arrived.Done()
 		}
 	}, func(kafka.LogEvent) {})
 	if err != nil {
@@ -232,9 +234,10 @@ func benchBare(b *testing.B, cfg *Config, entries []benchEntry) time.Duration {
 	}
 	defer p.close()
 	// The messages are made before: the loop only produces.
-	letters := make([]letter, len(entries))
+	letters := make([]*letter, len(entries))
 	for i := range entries {
-		letters[i].write(&entries[i].recs[0], cfg.Topic)
+		letters[i] = newLetter(cfg.Topic)
+		letters[i].write(&entries[i].recs[0]).TopicPartition.Partition = kafka.PartitionAny
 	}
 	began := time.Now()
 	topic := cfg.Topic

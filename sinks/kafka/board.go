@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 // flight is an entry that was taken from the queue and is not acknowledged.
 type flight struct {
 	entry sinks.Entry
+	seq   uint64
 	// prefix is how many of the entry's leading records the brokers have, or
 	// will never take.
 	prefix int64
@@ -47,11 +49,11 @@ type suspect struct {
 	size  bool // for its size, or the batch's
 }
 
-// ticket stands for a message while it is under way.
-type ticket struct {
-	flight *flight
-	index  int64
-	bytes  int64
+// arrival is what a report says.
+type arrival struct {
+	part    int32
+	err     error
+	verdict verdict
 }
 
 // board holds the entries under way in the order of the spool and what the
@@ -64,9 +66,7 @@ type board struct {
 	flights []*flight
 	// front is the first of flights that is not done.
 	front int
-	// open and bytes are of the messages under way.
-	open  int
-	bytes int64
+	lanes lanes
 	// moved is when the oldest message under way became the oldest: how long
 	// the brokers have owed an answer to it.
 	moved time.Time
@@ -79,59 +79,83 @@ type board struct {
 	// answered counts messages that arrived, over all sessions.
 	answered int64
 	// awake is called when there is something to acknowledge, or the session
-	// failed; changed gets a token at every answer.
+	// failed. changed gets a token then too, when nothing is under way any
+	// more, and when no more bytes than low are.
 	awake   func()
-	changed chan struct{}
-	free    []*ticket
+	changed bell
+	low     int64
+	// free are flights that are over.
+	free []*flight
+}
+
+// bell holds one token at most.
+type bell chan struct{}
+
+func (c bell) ring() {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }
 
 func newBoard(now func() time.Time) *board {
-	return &board{now: now, suspects: map[mark]suspect{}, changed: make(chan struct{}, 1)}
+	return &board{now: now, suspects: map[mark]suspect{}, changed: make(bell, 1)}
 }
 
 // add takes an entry in.
 func (b *board) add(entry sinks.Entry) *flight {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	f := &flight{entry: entry}
+	var f *flight
+	if n := len(b.free); n > 0 {
+		f, b.free = b.free[n-1], b.free[:n-1]
+	} else {
+		f = new(flight)
+	}
+	*f = flight{entry: entry, seq: entry.Seq()}
 	b.flights = append(b.flights, f)
 	return f
 }
 
-// send notes a message that is handed to the producer. It is undone by
-// answering with an error, or by unsend.
-func (b *board) send(f *flight, index, bytes int64) *ticket {
+// place is what comes of a message that is to be sent.
+type place uint8
+
+const (
+	// placed: the message is on the board and to be handed over.
+	placed place = iota
+	// full: more must be answered before.
+	full
+	// apart: the message is a suspect and to be sent alone.
+	apart
+)
+
+// send notes a message that is handed to the producer for a partition, unless
+// more than most bytes would be under way; one message may always be. It is
+// undone by answering with an error, or by unsend.
+func (b *board) send(f *flight, t ticket, part int32, most int64) place {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var t *ticket
-	if n := len(b.free); n > 0 {
-		t, b.free = b.free[n-1], b.free[:n-1]
-	} else {
-		t = new(ticket)
+	if len(b.suspects) > 0 {
+		if _, ok := b.suspects[mark{f.seq, t.index}]; ok {
+			return apart
+		}
 	}
-	*t = ticket{f, index, bytes}
-	if b.open == 0 {
+	if b.lanes.open == 0 {
 		b.moved = b.now()
+	} else if b.lanes.bytes+t.bytes > most {
+		return full
 	}
-	f.open++
-	b.open++
-	b.bytes += bytes
-	return t
+	t.flight = f
+	b.lanes.push(part, t)
+	return placed
 }
 
-// unsend takes a message back that the producer did not accept.
-func (b *board) unsend(t *ticket) {
+// unsend takes back the last message of a partition, which the producer did
+// not accept.
+func (b *board) unsend(part int32) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.settle(t)
-}
-
-func (b *board) settle(t *ticket) {
-	t.flight.open--
-	b.open--
-	b.bytes -= t.bytes
-	t.flight = nil
-	b.free = append(b.free, t)
+	b.lanes.unpush(part)
 }
 
 // finish notes that all records of the entry were handed over.
@@ -142,40 +166,55 @@ func (b *board) finish(f *flight) {
 	b.advance()
 }
 
-// answer takes a delivery report.
-func (b *board) answer(t *ticket, err error, v verdict) {
+// answers takes reports, in the order in which they came: the first, and what
+// more yields until it reports false.
+func (b *board) answers(first arrival, more func() (arrival, bool)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	f, at := t.flight, mark{t.flight.entry.Seq(), t.index}
-	bytes := t.bytes
-	oldest := b.front < len(b.flights) && b.flights[b.front] == f
-	b.settle(t)
-	switch {
-	case err == nil:
-		b.answered++
-		delete(b.suspects, at)
-		if f.prefix == at.index {
-			f.prefix++
-		}
-	case v != noVerdict:
-		f.lost = true
-		b.suspects[at] = suspect{bytes, v == refusedSize}
-		if b.refused == nil {
-			b.refused = err
-		}
-		b.fail(err)
-	default:
-		f.lost = true
-		b.fail(err)
+	oldest := false
+	for a, ok := first, true; ok; a, ok = more() {
+		oldest = b.answer(a) || oldest
 	}
 	if oldest {
 		b.moved = b.now()
 	}
 	b.advance()
-	select {
-	case b.changed <- struct{}{}:
-	default:
+	if b.failed != nil || b.lanes.open == 0 || b.lanes.bytes <= b.low {
+		b.changed.ring()
 	}
+}
+
+// answer takes one report and tells whether it is of the oldest entry; mu is
+// held.
+func (b *board) answer(a arrival) (oldest bool) {
+	t, broken, ok := b.lanes.pop(a.part)
+	if !ok {
+		b.fail(fmt.Errorf("a delivery report of partition %d, for which no message is under way", a.part))
+		return false
+	}
+	f := t.flight
+	switch {
+	case a.err == nil && broken:
+		f.lost = true
+	case a.err == nil:
+		b.answered++
+		if len(b.suspects) > 0 {
+			delete(b.suspects, mark{f.seq, t.index})
+		}
+		if f.prefix == t.index {
+			f.prefix++
+		}
+	default:
+		f.lost, b.lanes.of[a.part].broken = true, true
+		if a.verdict != noVerdict {
+			b.suspects[mark{f.seq, t.index}] = suspect{t.bytes, a.verdict == refusedSize}
+			if b.refused == nil {
+				b.refused = a.err
+			}
+		}
+		b.fail(a.err)
+	}
+	return b.front < len(b.flights) && b.flights[b.front] == f
 }
 
 // advance moves front over what is done; mu is held.
@@ -203,9 +242,22 @@ func (b *board) fail(err error) {
 	}
 }
 
+// wake tells of something to acknowledge, or of the session's end; mu is held.
 func (b *board) wake() {
+	b.changed.ring()
 	if b.awake != nil {
 		b.awake()
+	}
+}
+
+// await asks for a token when no more than low bytes are under way; -1 asks
+// for none but those that always come.
+func (b *board) await(low int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.low = low
+	if b.lanes.open == 0 || b.lanes.bytes <= low {
+		b.changed.ring()
 	}
 }
 
@@ -214,29 +266,19 @@ func (b *board) abort(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.fail(err)
-	select {
-	case b.changed <- struct{}{}:
-	default:
-	}
-}
-
-// ready is the last entry that can be acknowledged with all before it, and
-// how many these are.
-func (b *board) ready() (seq uint64, n int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.front == 0 {
-		return 0, 0
-	}
-	return b.flights[b.front-1].entry.Seq(), b.front
 }
 
 // remove forgets the first n entries, which are acknowledged.
 func (b *board) remove(n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	clear(b.flights[:n])
-	b.flights = b.flights[n:]
+	for _, f := range b.flights[:n] {
+		f.entry = nil
+		b.free = append(b.free, f)
+	}
+	left := copy(b.flights, b.flights[n:])
+	clear(b.flights[left:])
+	b.flights = b.flights[:left]
 	b.front -= n
 }
 
@@ -247,6 +289,9 @@ type view struct {
 	open    int
 	bytes   int64
 	entries int
+	// ready entries can be acknowledged, the last of them is seq.
+	ready int
+	seq   uint64
 	// failed is why the session must end, nil when it need not; refused is
 	// the error by which a message was refused in it.
 	failed, refused error
@@ -260,7 +305,19 @@ type view struct {
 func (b *board) view() view {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return view{b.open, b.bytes, len(b.flights), b.failed, b.refused, b.moved, b.answered}
+	return b.look()
+}
+
+// look is view; mu is held.
+func (b *board) look() view {
+	v := view{
+		open: b.lanes.open, bytes: b.lanes.bytes, entries: len(b.flights), ready: b.front,
+		failed: b.failed, refused: b.refused, moved: b.moved, answered: b.answered,
+	}
+	if v.ready > 0 {
+		v.seq = b.flights[v.ready-1].seq
+	}
+	return v
 }
 
 func (b *board) suspect(seq uint64, index int64) bool {
@@ -277,7 +334,7 @@ func (b *board) suspect(seq uint64, index int64) bool {
 func (b *board) giveUp(f *flight, index int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.suspects, mark{f.entry.Seq(), index})
+	delete(b.suspects, mark{f.seq, index})
 	if f.prefix == index {
 		f.prefix++
 	}
@@ -289,7 +346,7 @@ func (b *board) giveUp(f *flight, index int64) {
 func (b *board) rewind() []*flight {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.failed, b.refused, b.open, b.bytes = nil, nil, 0, 0
+	b.failed, b.refused, b.lanes = nil, nil, lanes{}
 	again := map[envelope.Stream]struct{}{}
 	var list []*flight
 	for _, f := range b.flights[b.front:] {
@@ -309,22 +366,16 @@ func (b *board) rewind() []*flight {
 }
 
 // setAwake sets what is called when there is something to acknowledge or the
-// session failed. It is called at once when there is already.
-func (b *board) setAwake(f func()) {
+// session failed. It tells how the board stands: what was ready before is in
+// that and calls nothing.
+func (b *board) setAwake(f func()) view {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.awake = f
 	if b.failed != nil {
 		b.wake()
 	}
-}
-
-// room reports whether a message may be sent too: always when none is under
-// way.
-func (b *board) room(bytes, most int64) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.open == 0 || b.bytes+bytes <= most
+	return b.look()
 }
 
 // clear takes a record off the suspects: it is sent alone, and what comes of
@@ -332,7 +383,7 @@ func (b *board) room(bytes, most int64) bool {
 func (b *board) clear(f *flight, index int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.suspects, mark{f.entry.Seq(), index})
+	delete(b.suspects, mark{f.seq, index})
 }
 
 // smallestBatch is how far batches are cut down before their messages are

@@ -46,7 +46,7 @@ func TestBoardProperty(t *testing.T) {
 			case 4:
 				m.ack()
 			case 5:
-				m.answer(rapid.IntRange(0, 2).Draw(t, "partition"), errors.New("lost"))
+				m.fail(rapid.IntRange(0, 2).Draw(t, "partition"))
 				m.restart()
 			}
 		}
@@ -84,7 +84,7 @@ type boardModel struct {
 	b           *board
 	last, acked uint64
 	sizes       []int64
-	flying      [3][]*ticket
+	flying      [3][]mark
 	logs        [3][]mark
 	taken       map[uint64]map[int64]bool
 }
@@ -97,7 +97,10 @@ func (m *boardModel) send(f *flight, n int64) {
 	}
 	part := f.entry.(fakeEntry).stream
 	for i := f.prefix; i < n; i++ {
-		m.flying[part] = append(m.flying[part], m.b.send(f, i, 10))
+		if got := m.b.send(f, ticket{index: i, bytes: 10}, int32(part), 1<<40); got != placed {
+			m.t.Fatalf("a message is not placed but %d", got)
+		}
+		m.flying[part] = append(m.flying[part], mark{f.entry.Seq(), i})
 	}
 	m.b.finish(f)
 }
@@ -106,16 +109,47 @@ func (m *boardModel) answer(part int, err error) {
 	if len(m.flying[part]) == 0 {
 		return
 	}
-	t := m.flying[part][0]
-	m.flying[part] = m.flying[part][1:]
-	if at := (mark{t.flight.entry.Seq(), t.index}); err == nil {
-		m.logs[part] = append(m.logs[part], at)
-		if m.taken[at.seq] == nil {
-			m.taken[at.seq] = map[int64]bool{}
-		}
-		m.taken[at.seq][at.index] = true
+	if err == nil {
+		m.take(part, m.flying[part][0])
 	}
-	m.b.answer(t, err, noVerdict)
+	m.flying[part] = m.flying[part][1:]
+	report(m.b, part, err, noVerdict)
+}
+
+// take has the brokers store a message.
+func (m *boardModel) take(part int, at mark) {
+	m.logs[part] = append(m.logs[part], at)
+	if m.taken[at.seq] == nil {
+		m.taken[at.seq] = map[int64]bool{}
+	}
+	m.taken[at.seq][at.index] = true
+}
+
+// fail is a producer that gives up: of what is under way to a partition the
+// brokers took some, in order, and the reports say at first that one was not,
+// and then anything.
+func (m *boardModel) fail(part int) {
+	n := len(m.flying[part])
+	if n == 0 {
+		return
+	}
+	for _, at := range m.flying[part][:rapid.IntRange(0, n).Draw(m.t, "taken")] {
+		m.take(part, at)
+	}
+	m.flying[part] = nil
+	report(m.b, part, errors.New("lost"), noVerdict)
+	for range n - 1 {
+		if rapid.Bool().Draw(m.t, "arrived") {
+			report(m.b, part, nil, noVerdict)
+		} else {
+			report(m.b, part, errors.New("purged"), noVerdict)
+		}
+	}
+}
+
+// report has the board take one report.
+func report(b *board, part int, err error, v verdict) {
+	b.answers(arrival{int32(part), err, v}, func() (arrival, bool) { return arrival{}, false })
 }
 
 // restart is a session that failed: everything under way is lost.
@@ -134,17 +168,17 @@ func (m *boardModel) restart() {
 }
 
 func (m *boardModel) ack() {
-	seq, n := m.b.ready()
-	if n == 0 {
+	v := m.b.view()
+	if v.ready == 0 {
 		return
 	}
-	for s := m.acked + 1; s <= seq; s++ {
+	for s := m.acked + 1; s <= v.seq; s++ {
 		if int64(len(m.taken[s])) != m.sizes[s-1] {
 			m.t.Fatalf("entry %d is acknowledged with %d of its %d messages", s, len(m.taken[s]), m.sizes[s-1])
 		}
 	}
-	m.b.remove(n)
-	m.acked = seq
+	m.b.remove(v.ready)
+	m.acked = v.seq
 }
 
 // The time that an answer is owed begins anew when the oldest message was
@@ -153,23 +187,106 @@ func TestBoardOwed(t *testing.T) {
 	now := stillClock()
 	b := newBoard(func() time.Time { return now })
 	old, young := b.add(fakeEntry{1, 0}), b.add(fakeEntry{2, 1})
-	first, second := b.send(old, 0, 1), b.send(old, 1, 1)
+	post(t, b, old, 0, 0)
+	post(t, b, old, 1, 0)
 	b.finish(old)
-	other := b.send(young, 0, 1)
+	post(t, b, young, 0, 1)
 	b.finish(young)
 	began := now
 	now = now.Add(time.Second)
-	b.answer(other, nil, noVerdict)
+	report(b, 1, nil, noVerdict)
 	if v := b.view(); !v.moved.Equal(began) {
 		t.Errorf("an answer to a younger message moved the clock by %v", v.moved.Sub(began))
 	}
-	b.answer(first, nil, noVerdict)
+	report(b, 0, nil, noVerdict)
 	if v := b.view(); !v.moved.Equal(now) {
 		t.Errorf("an answer to the oldest message did not start the clock anew")
 	}
-	b.answer(second, nil, noVerdict)
-	if seq, n := b.ready(); seq != 2 || n != 2 {
-		t.Errorf("ready are %d entries through %d, want both", n, seq)
+	report(b, 0, nil, noVerdict)
+	if v := b.view(); v.seq != 2 || v.ready != 2 {
+		t.Errorf("ready are %d entries through %d, want both", v.ready, v.seq)
+	}
+}
+
+// post sends a message of one byte.
+func post(t *testing.T, b *board, f *flight, index int64, part int32) {
+	t.Helper()
+	if got := b.send(f, ticket{index: index, bytes: 1}, part, 1<<40); got != placed {
+		t.Fatalf("a message is not placed but %d", got)
+	}
+}
+
+// A report that no message under way explains ends the session: nothing is
+// acknowledged by it.
+func TestBoardUnexplainedReport(t *testing.T) {
+	for _, part := range []int{-1, 0, 1, 7} {
+		b := newBoard(stillClock)
+		f := b.add(fakeEntry{1, 0})
+		post(t, b, f, 0, 2)
+		b.finish(f)
+		report(b, part, nil, noVerdict)
+		if v := b.view(); v.failed == nil || v.ready != 0 || v.open != 1 {
+			t.Errorf("a report of partition %d leaves %+v", part, v)
+		}
+	}
+}
+
+// What becomes ready is told: by a call, or to the one who sets what is
+// called.
+func TestBoardWakes(t *testing.T) {
+	b := newBoard(stillClock)
+	f := b.add(fakeEntry{1, 0})
+	post(t, b, f, 0, 0)
+	b.finish(f)
+	old, calls := 0, 0
+	if v := b.setAwake(func() { old++ }); v.ready != 0 || v.open != 1 {
+		t.Errorf("at first the board stands at %+v", v)
+	}
+	report(b, 0, nil, noVerdict)
+	v := b.setAwake(func() { calls++ })
+	if old != 1 || calls != 0 || v.ready != 1 || v.seq != 1 {
+		t.Errorf("ready was told %d times to the first, %d times to the second, who sees %+v", old, calls, v)
+	}
+	b.remove(1)
+	f = b.add(fakeEntry{2, 0})
+	post(t, b, f, 0, 0)
+	b.finish(f)
+	report(b, 0, errors.New("lost"), noVerdict)
+	if calls != 1 {
+		t.Errorf("the failure was told %d times", calls)
+	}
+	if b.setAwake(func() { old++ }); old != 2 {
+		t.Error("a failure is not told to who comes later")
+	}
+}
+
+// Only so many bytes are under way, but always one message; what the client
+// does not take is as if it had never been placed.
+func TestBoardRoom(t *testing.T) {
+	b := newBoard(stillClock)
+	f := b.add(fakeEntry{1, 0})
+	if got := b.send(f, ticket{index: 0, bytes: 500}, 0, 100); got != placed {
+		t.Fatalf("the only message is not placed but %d", got)
+	}
+	if got := b.send(f, ticket{index: 1, bytes: 1}, 1, 100); got != full {
+		t.Errorf("a message too much is not held back but %d", got)
+	}
+	b.unsend(0)
+	if v := b.view(); v.open != 0 || v.bytes != 0 {
+		t.Errorf("taken back, the message leaves %+v", v)
+	}
+	for i := range int64(1000) { // the ring grows, and goes round
+		post(t, b, f, i, 0)
+		if i%3 == 2 {
+			report(b, 0, nil, noVerdict)
+		}
+	}
+	b.finish(f)
+	for range b.view().open {
+		report(b, 0, nil, noVerdict)
+	}
+	if v := b.view(); v.failed != nil || v.ready != 1 || f.prefix != 1000 {
+		t.Errorf("at the end %+v, %d messages arrived at the front", v, f.prefix)
 	}
 }
 
@@ -178,17 +295,17 @@ func TestBoardOwed(t *testing.T) {
 func TestBoardRewindsWholeStreams(t *testing.T) {
 	b := newBoard(stillClock)
 	var flights []*flight
-	var tickets []*ticket
 	for i, stream := range []int{0, 1, 0, 1} {
 		f := b.add(fakeEntry{uint64(i + 1), stream})
-		flights, tickets = append(flights, f), append(tickets, b.send(f, 0, 1))
+		flights = append(flights, f)
+		post(t, b, f, 0, int32(i))
 		b.finish(f)
 	}
 	for _, i := range []int{1, 2, 3} {
-		b.answer(tickets[i], nil, noVerdict)
+		report(b, i, nil, noVerdict)
 	}
 	b.abort(errors.New("the session failed"))
-	b.answer(tickets[0], errors.New("purged"), noVerdict)
+	report(b, 0, errors.New("purged"), noVerdict)
 	again := b.rewind()
 	if len(again) != 2 || again[0] != flights[0] || again[1] != flights[2] || again[1].prefix != 0 {
 		t.Errorf("%d entries are sent again, want the first and the third", len(again))

@@ -109,12 +109,25 @@ func (c *conf) configMap(logs chan kafka.LogEvent) kafka.ConfigMap {
 // try makes a producer and throws it away: librdkafka says what it does not
 // know or take.
 func (c *conf) try() error {
-	p, err := openProducer(c, "", func(kafka.Event) {}, func(kafka.LogEvent) {})
+	p, err := openProducer(c, "", func(events <-chan kafka.Event) {
+		for range events {
+			continue
+		}
+	}, func(kafka.LogEvent) {})
 	if err != nil {
 		return err
 	}
 	p.close()
 	return nil
+}
+
+// refresh is how often the topic's metadata is asked for, 0 for never.
+func (c *conf) refresh() time.Duration {
+	ms, err := strconv.ParseInt(c.values["topic.metadata.refresh.interval.ms"], 0, 64)
+	if err != nil || ms < 0 {
+		return 0
+	}
+	return time.Duration(ms) * time.Millisecond
 }
 
 // redact takes secrets out of what librdkafka says.

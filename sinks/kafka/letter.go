@@ -17,34 +17,37 @@ const SchemaVersion = "v0-unstable"
 // letter writes messages, one after the other in the same memory: librdkafka
 // copies what it is given.
 type letter struct {
-	message    kafka.Message
-	topic      string
-	key, value []byte
-	kind       []byte
-	headers    [3]kafka.Header
+	message kafka.Message
+	topic   string
+	kind    []byte
+	headers [3]kafka.Header
+}
+
+// newLetter addresses messages to a topic.
+func newLetter(topic string) *letter {
+	l := &letter{topic: topic}
+	l.headers = [3]kafka.Header{
+		{Key: "celld-kind"},
+		{Key: "celld-schema-version", Value: []byte(SchemaVersion)},
+		{Key: "content-type", Value: []byte("application/json")},
+	}
+	l.message.TopicPartition.Topic = &l.topic
+	l.message.Headers = l.headers[:]
+	return l
 }
 
 // write makes the message of a record: its JSON as the value, its stream as
 // the key, the commit time as the timestamp, and headers by which consumers
-// route without parsing. It is valid until the next call.
-func (l *letter) write(rec *envelope.Encoded, topic string) *kafka.Message {
-	if l.topic == "" {
-		l.topic = topic
-		l.headers = [3]kafka.Header{
-			{Key: "celld-kind"},
-			{Key: "celld-schema-version", Value: []byte(SchemaVersion)},
-			{Key: "content-type", Value: []byte("application/json")},
-		}
-	}
-	l.key = rec.Stream.AppendKey(l.key[:0])
-	l.value = rec.AppendJSON(l.value[:0])
+// route without parsing. The partition is the caller's to set. The message is
+// valid until the next call.
+func (l *letter) write(rec *envelope.Encoded) *kafka.Message {
+	m := &l.message
+	m.Key = rec.Stream.AppendKey(m.Key[:0])
+	m.Value = rec.AppendJSON(m.Value[:0])
 	l.kind = append(l.kind[:0], rec.Kind...)
 	l.headers[0].Value = l.kind
-	l.message = kafka.Message{
-		TopicPartition: kafka.TopicPartition{Topic: &l.topic, Partition: kafka.PartitionAny},
-		Key:            l.key, Value: l.value, Timestamp: timestamp(rec.CommittedAt), Headers: l.headers[:],
-	}
-	return &l.message
+	m.Timestamp = timestamp(rec.CommittedAt)
+	return m
 }
 
 // latest is the last millisecond that a time in nanoseconds can hold, which

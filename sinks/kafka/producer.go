@@ -20,9 +20,10 @@ type producer struct {
 }
 
 // openProducer makes a producer. brokers replaces the bootstrap servers when
-// the configuration's are not to be reached for. event and log are called by
-// one goroutine each, until close returns.
-func openProducer(c *conf, brokers string, event func(kafka.Event), log func(kafka.LogEvent)) (*producer, error) {
+// the configuration's are not to be reached for. listen is
+// given the events and returns when they end; log is called by one goroutine.
+// Both are over when close returns.
+func openProducer(c *conf, brokers string, listen func(<-chan kafka.Event), log func(kafka.LogEvent)) (*producer, error) {
 	p := &producer{logs: make(chan kafka.LogEvent, 64), closing: make(chan struct{})}
 	m := c.configMap(p.logs)
 	m["bootstrap.servers"] = brokers
@@ -30,11 +31,7 @@ func openProducer(c *conf, brokers string, event func(kafka.Event), log func(kaf
 	if p.Producer, err = kafka.NewProducer(&m); err != nil {
 		return nil, fmt.Errorf("librdkafka refuses the properties: %s", c.redact(err.Error()))
 	}
-	p.readers.Go(func() {
-		for e := range p.Events() {
-			event(e)
-		}
-	})
+	p.readers.Go(func() { listen(p.Events()) })
 	p.readers.Go(func() {
 		for {
 			select {

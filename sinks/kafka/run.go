@@ -10,6 +10,7 @@ import (
 
 	"github.com/confluentinc/confluent-kafka-go/v2/kafka"
 
+	"celldexport/envelope"
 	"celldexport/sinks"
 )
 
@@ -20,7 +21,7 @@ type run struct {
 	queue sinks.Queue
 	board *board
 	*session
-	letter letter
+	letter *letter
 	limits topicLimits
 	known  bool // limits were asked for
 
@@ -30,6 +31,15 @@ type run struct {
 	// wait ends when the board has something to say.
 	wait   context.Context
 	awaken context.CancelFunc
+	// errand is what send works on, each is sendRecord.
+	errand errand
+	each   func(envelope.Encoded, error) bool
+}
+
+func newRun(s *Sink, queue sinks.Queue) *run {
+	r := &run{sink: s, queue: queue, board: newBoard(s.cfg.Now), letter: newLetter(s.cfg.Topic), patience: s.cfg.Retry}
+	r.each = r.sendRecord
+	return r
 }
 
 // mostPatience is how many times as long as Retry an answer may take once
@@ -62,7 +72,7 @@ func (r *run) serve(ctx context.Context) (err error) {
 		r.wait = nil
 		// What was reported until the very end counts: acknowledgements, and
 		// refusals behind a failure that they caused.
-		if ackErr := r.ack(); ackErr != nil && ctx.Err() == nil {
+		if ackErr := r.ack(r.board.view()); ackErr != nil && ctx.Err() == nil {
 			err = ackErr
 		} else if r.board.view().refused != nil {
 			err = errRefused
@@ -94,40 +104,41 @@ func (r *run) serve(ctx context.Context) (err error) {
 // next takes an entry and sends it. It returns without one when something is
 // to be acknowledged.
 func (r *run) next(ctx context.Context) error {
-	if err := r.tend(); err != nil {
+	v, err := r.tend(r.board.view())
+	if err != nil {
 		return err
 	}
-	if r.board.view().entries >= r.sink.cfg.entriesHeld() {
-		return r.pause(ctx)
+	if v.entries >= r.sink.cfg.entriesHeld() {
+		return r.pause(ctx, -1)
 	}
 	if r.wait == nil || r.wait.Err() != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		r.wait, r.awaken = context.WithCancel(ctx)
-		r.board.setAwake(r.awaken)
+		v = r.board.setAwake(r.awaken)
 	}
-	entry, err := r.queue.Next(r.wait, r.deadline())
+	entry, err := r.queue.Next(r.wait, r.deadline(v))
 	switch {
+	case entry != nil && err == nil:
+		return r.send(ctx, r.board.add(entry))
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil && r.wait.Err() != nil:
 		return nil
 	case err != nil:
 		return &queueError{err}
-	case entry == nil:
-		return nil // time to tend, or a flush: nothing is held back here
 	}
-	return r.send(ctx, r.board.add(entry))
+	return nil // time to tend, or a flush: nothing is held back here
 }
 
 // deadline is when tend has something to do at the latest.
-func (r *run) deadline() time.Time {
+func (r *run) deadline(v view) time.Time {
 	var at time.Time
-	if v := r.board.view(); v.open > 0 {
+	if v.open > 0 {
 		at = v.moved.Add(r.patience)
 	}
-	if _, n := r.board.ready(); n > 0 {
+	if v.ready > 0 {
 		if ack := r.acked.Add(ackEvery); at.IsZero() || ack.Before(at) {
 			at = ack
 		}
@@ -136,46 +147,52 @@ func (r *run) deadline() time.Time {
 }
 
 // tend acknowledges what is complete and looks whether the session can go on.
-func (r *run) tend() error {
-	if r.sink.cfg.Now().Sub(r.acked) >= ackEvery {
-		if err := r.ack(); err != nil {
-			return err
-		}
+// It returns how the board stands then.
+func (r *run) tend(v view) (view, error) {
+	if v.ready == 0 && v.open == 0 && v.failed == nil && v.refused == nil {
+		return v, nil
 	}
-	v := r.board.view()
+	now := r.sink.cfg.Now()
+	if v.ready > 0 && now.Sub(r.acked) >= ackEvery {
+		if err := r.ack(v); err != nil {
+			return v, err
+		}
+		v = r.board.view()
+	}
 	switch {
 	case v.refused != nil:
-		return errRefused
+		return v, errRefused
 	case v.failed != nil:
-		return r.session.explain(v.failed)
+		return v, r.session.explain(v.failed)
 	}
-	if v.open > 0 && r.sink.cfg.Now().Sub(v.moved) >= r.patience {
+	if v.open > 0 && now.Sub(v.moved) >= r.patience {
 		r.sink.change(func(st *Stats) { st.Stalls++ })
-		return r.session.explain(fmt.Errorf("no acknowledgement within %v: what is under way counts as undelivered and is sent again from the spool", r.patience))
+		return v, r.session.explain(fmt.Errorf("no acknowledgement within %v: what is under way counts as undelivered and is sent again from the spool", r.patience))
 	}
-	return nil
+	return v, nil
 }
 
 // ack tells the queue of the entries at the front that are complete.
-func (r *run) ack() error {
-	seq, n := r.board.ready()
-	if n == 0 {
+func (r *run) ack(v view) error {
+	if v.ready == 0 {
 		return nil
 	}
-	if err := r.queue.Ack(seq); err != nil {
+	if err := r.queue.Ack(v.seq); err != nil {
 		return &queueError{err}
 	}
-	r.board.remove(n)
+	r.board.remove(v.ready)
 	r.acked = r.sink.cfg.Now()
+	r.sink.change(func(st *Stats) { st.Messages = v.answered })
 	r.sink.well()
 	return nil
 }
 
-// pause waits for an answer of the brokers, or for what tend does next.
-func (r *run) pause(ctx context.Context) error {
-	at := r.deadline()
+// pause waits until no more than low bytes are under way, for the end of the
+// session, or for what tend does next.
+func (r *run) pause(ctx context.Context, low int64) error {
+	r.board.await(low)
 	wait := time.Second
-	if !at.IsZero() {
+	if at := r.deadline(r.board.view()); !at.IsZero() {
 		wait = min(wait, max(at.Sub(r.sink.cfg.Now()), 0))
 	}
 	timer := time.NewTimer(wait)
@@ -186,72 +203,100 @@ func (r *run) pause(ctx context.Context) error {
 	case <-timer.C:
 	case <-r.board.changed:
 	}
-	return r.tend()
+	_, err := r.tend(r.board.view())
+	return err
+}
+
+// errand is an entry that is being sent.
+type errand struct {
+	ctx    context.Context
+	flight *flight
+	// index is of the next record; those below begin are not sent again.
+	index, begin int64
+	err          error
 }
 
 // send hands the records of an entry to the producer, from the first that is
 // not acknowledged.
 func (r *run) send(ctx context.Context, f *flight) error {
-	index, begin := int64(0), f.prefix
-	for rec, err := range f.entry.Records() {
-		if err != nil {
-			return &queueError{err}
-		}
-		if index++; index <= begin {
-			continue
-		}
-		m := r.letter.write(&rec, r.sink.cfg.Topic)
-		if r.board.suspect(f.entry.Seq(), index-1) {
-			err = r.alone(ctx, f, index-1, m)
-		} else {
-			err = r.produce(ctx, f, index-1, m)
-		}
-		if err != nil {
-			return err
-		}
+	r.errand = errand{ctx: ctx, flight: f, begin: f.prefix}
+	f.entry.Records()(r.each)
+	if r.errand.err != nil {
+		return r.errand.err
 	}
 	r.board.finish(f)
 	return nil
 }
 
+// sendRecord takes one record of the entry; it reports whether there is to be
+// another one. A loop over the records would need memory for each entry, so
+// this function is made once and what it works with lies in r.
+func (r *run) sendRecord(rec envelope.Encoded, err error) bool {
+	e := &r.errand
+	if err != nil {
+		e.err = &queueError{err}
+		return false
+	}
+	index := e.index
+	if e.index++; index < e.begin {
+		return true
+	}
+	m := r.letter.write(&rec)
+	m.TopicPartition.Partition = r.session.route.of(m.Key)
+	e.err = r.produce(e.ctx, e.flight, index, m)
+	return e.err == nil
+}
+
 // produce hands over one message, when there is room.
 func (r *run) produce(ctx context.Context, f *flight, index int64, m *kafka.Message) error {
-	size := int64(len(m.Value) + len(m.Key))
-	for !r.board.room(size, r.sink.cfg.window()) {
-		if err := r.pause(ctx); err != nil {
-			return err
-		}
-	}
+	size, part, most := int64(len(m.Value)+len(m.Key)), m.TopicPartition.Partition, r.sink.cfg.window()
 	for {
-		t := r.board.send(f, index, size)
-		m.Opaque = t
+		switch r.board.send(f, ticket{index: index, bytes: size}, part, most) {
+		case apart:
+			return r.alone(ctx, f, index, m)
+		case full:
+			if err := r.pause(ctx, most-most/4); err != nil {
+				return err
+			}
+			continue
+		}
 		err := r.session.p.Produce(m, nil)
 		if err == nil {
 			return nil
 		}
-		r.board.unsend(t)
-		var e kafka.Error
-		switch {
-		case !errors.As(err, &e):
-			return fmt.Errorf("hand a message to librdkafka: %w", err)
-		case e.Code() == kafka.ErrMsgSizeTooLarge:
-			return r.giveUp(f, index, localReason(size, r.sink.conf.limit()))
-		case e.Code() == kafka.ErrQueueFull && r.board.view().open == 0:
-			return r.giveUp(f, index, fmt.Sprintf("a message of %d bytes does not fit the client's queue; see queue.buffering.max.kbytes in the file of kafka.properties", size))
-		case e.Code() != kafka.ErrQueueFull:
-			return r.session.explain(fmt.Errorf("hand a message to librdkafka: %w", err))
+		r.board.unsend(part)
+		if gone, err := r.notTaken(f, index, size, err); gone || err != nil {
+			return err
 		}
-		if err := r.pause(ctx); err != nil {
+		// The client's queue has no room before something is answered.
+		if err := r.pause(ctx, r.board.view().bytes*3/4); err != nil {
 			return err
 		}
 	}
+}
+
+// notTaken says what comes of a message that the client did not take: it is
+// gone for good, or the session ends, or it is to be tried again.
+func (r *run) notTaken(f *flight, index, size int64, err error) (gone bool, _ error) {
+	var e kafka.Error
+	switch {
+	case !errors.As(err, &e):
+		return false, fmt.Errorf("hand a message to librdkafka: %w", err)
+	case e.Code() == kafka.ErrMsgSizeTooLarge:
+		return true, r.giveUp(f, index, localReason(size, r.sink.conf.limit()))
+	case e.Code() == kafka.ErrQueueFull && r.board.view().open == 0:
+		return true, r.giveUp(f, index, fmt.Sprintf("a message of %d bytes does not fit the client's queue; see queue.buffering.max.kbytes in the file of kafka.properties", size))
+	case e.Code() != kafka.ErrQueueFull:
+		return false, r.session.explain(fmt.Errorf("hand a message to librdkafka: %w", err))
+	}
+	return false, nil
 }
 
 // alone sends a message that was refused in a batch by itself: refused again,
 // it is refused for what it is.
 func (r *run) alone(ctx context.Context, f *flight, index int64, m *kafka.Message) error {
 	for r.board.view().open > 0 {
-		if err := r.pause(ctx); err != nil {
+		if err := r.pause(ctx, -1); err != nil {
 			return err
 		}
 	}
@@ -263,7 +308,7 @@ func (r *run) alone(ctx context.Context, f *flight, index int64, m *kafka.Messag
 	if err := r.answer(ctx); err != nil {
 		return err
 	}
-	if !r.board.suspect(f.entry.Seq(), index) {
+	if !r.board.suspect(f.seq, index) {
 		return nil
 	}
 	reason := refusalReason(r.board.view().refused, size, r.limits, r.sink.cfg.needed())
@@ -276,10 +321,11 @@ func (r *run) alone(ctx context.Context, f *flight, index int64, m *kafka.Messag
 // answer waits until nothing is under way, also when the session failed
 // meanwhile: its refusal of the last message may come after that.
 func (r *run) answer(ctx context.Context) error {
-	for r.board.view().open > 0 {
-		left := r.board.view().moved.Add(r.patience).Sub(r.sink.cfg.Now())
+	for v := r.board.view(); v.open > 0; v = r.board.view() {
+		left := v.moved.Add(r.patience).Sub(r.sink.cfg.Now())
 		if left <= 0 {
-			return r.tend()
+			_, err := r.tend(v)
+			return err
 		}
 		timer := time.NewTimer(min(left, time.Second))
 		select {
@@ -291,15 +337,16 @@ func (r *run) answer(ctx context.Context) error {
 			timer.Stop()
 		}
 	}
-	if r.board.view().refused == nil {
-		return r.tend()
+	if v := r.board.view(); v.refused == nil {
+		_, err := r.tend(v)
+		return err
 	}
 	return nil
 }
 
 // giveUp tells the queue of a record that will never be stored.
 func (r *run) giveUp(f *flight, index int64, reason string) error {
-	if err := r.queue.Refuse(f.entry.Seq(), sinks.Refusal{Record: index, Reason: reason}); err != nil {
+	if err := r.queue.Refuse(f.seq, sinks.Refusal{Record: index, Reason: reason}); err != nil {
 		return &queueError{err}
 	}
 	r.board.giveUp(f, index)

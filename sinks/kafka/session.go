@@ -19,6 +19,10 @@ type session struct {
 	board *board
 	p     *producer
 	token *refresher
+	route *route
+	// watch ends with the session; it looks for new partitions.
+	watch     sync.WaitGroup
+	stopWatch context.CancelFunc
 
 	mu sync.Mutex
 	// said is what librdkafka said last of the connection's troubles, and
@@ -29,13 +33,16 @@ type session struct {
 
 // openSession makes a producer.
 func openSession(ctx context.Context, sink *Sink, board *board) (*session, error) {
-	s := &session{sink: sink, board: board}
+	route, err := newRoute(sink.conf.values["partitioner"])
+	if err != nil {
+		return nil, err
+	}
+	s := &session{sink: sink, board: board, route: route, stopWatch: func() {}}
 	s.token = newRefresher(ctx, sink.cfg.Tokens, s)
-	var err error
 	// Events may come before the call returns; they wait for s.p.
 	made := make(chan struct{})
 	s.p, err = openProducer(sink.conf, sink.conf.values["bootstrap.servers"],
-		func(e kafka.Event) { <-made; s.event(e) }, s.log)
+		func(events <-chan kafka.Event) { <-made; s.listen(events) }, s.log)
 	close(made)
 	if err != nil {
 		return nil, err
@@ -47,15 +54,29 @@ func openSession(ctx context.Context, sink *Sink, board *board) (*session, error
 
 // close ends the producer. What it held is not acknowledged.
 func (s *session) close() {
+	s.stopWatch()
+	s.watch.Wait()
 	s.token.stop()
 	s.p.close()
 }
 
-// event handles what librdkafka says, in its order.
+// listen handles what librdkafka says, in its order, until the producer is
+// closed.
+func (s *session) listen(events <-chan kafka.Event) {
+	for e := range events {
+		for e != nil {
+			if m, ok := e.(*kafka.Message); ok {
+				e = s.reports(m, events)
+				continue
+			}
+			s.event(e)
+			e = nil
+		}
+	}
+}
+
 func (s *session) event(e kafka.Event) {
 	switch e := e.(type) {
-	case *kafka.Message:
-		s.report(e)
 	case kafka.Error:
 		s.connection(e)
 	case kafka.OAuthBearerTokenRefresh:
@@ -63,18 +84,36 @@ func (s *session) event(e kafka.Event) {
 	}
 }
 
-// report takes a delivery report.
-func (s *session) report(m *kafka.Message) {
-	t, ok := m.Opaque.(*ticket)
-	if !ok {
-		return
+// mostReports is how many reports are taken at once.
+const mostReports = 256
+
+// reports takes a delivery report and those that wait behind it. It returns
+// the event that it met among them, nil when there was none.
+func (s *session) reports(first *kafka.Message, events <-chan kafka.Event) (other kafka.Event) {
+	left := min(len(events), mostReports)
+	s.board.answers(arrivalOf(first), func() (arrival, bool) {
+		if left == 0 {
+			return arrival{}, false
+		}
+		left--
+		e := <-events // it is there, nobody else takes from here
+		m, ok := e.(*kafka.Message)
+		if !ok {
+			other = e
+			return arrival{}, false
+		}
+		return arrivalOf(m), true
+	})
+	return other
+}
+
+// arrivalOf is what a delivery report says.
+func arrivalOf(m *kafka.Message) arrival {
+	a := arrival{part: m.TopicPartition.Partition}
+	if err := m.TopicPartition.Error; err != nil {
+		a.err, a.verdict = deliveryError(err), verdictOf(err)
 	}
-	err := m.TopicPartition.Error
-	if err == nil {
-		s.board.answer(t, nil, noVerdict)
-		return
-	}
-	s.board.answer(t, deliveryError(err), verdictOf(err))
+	return a
 }
 
 // connection notes an error that concerns no single message.
@@ -135,10 +174,14 @@ const metadataTime = 2 * time.Second
 // once.
 func (s *session) prepare(ctx context.Context) error {
 	delay := connectMin
+	watching, stop := context.WithCancel(ctx)
+	every := s.sink.conf.refresh()
+	s.stopWatch = stop
 	for {
 		n, err := s.partitions()
 		if err == nil {
-			s.sink.change(func(st *Stats) { st.Partitions = n })
+			s.spread(n)
+			s.watch.Go(func() { s.lookForPartitions(watching, every) })
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -152,6 +195,32 @@ func (s *session) prepare(ctx context.Context) error {
 			return ctx.Err()
 		}
 		delay = min(2*delay, connectMax)
+	}
+}
+
+// spread has messages go to n partitions.
+func (s *session) spread(n int) {
+	s.route.partitions.Store(uint32(n))
+	s.sink.change(func(st *Stats) { st.Partitions = n })
+}
+
+// partitionsLag is left to librdkafka to take in, in a thread of its own, what
+// it just answered.
+const partitionsLag = 100 * time.Millisecond
+
+// lookForPartitions asks for the topic's partitions as often as librdkafka
+// does, so that streams spread to new ones without a restart.
+func (s *session) lookForPartitions(ctx context.Context, every time.Duration) {
+	for every > 0 && sleep(ctx, every) {
+		n, err := s.partitions()
+		if err != nil {
+			s.sink.cfg.Logger.Debug("the topic's partitions cannot be looked up", "topic", s.sink.cfg.Topic, "err", err)
+			continue
+		}
+		if was := int(s.route.partitions.Load()); n != was && sleep(ctx, partitionsLag) {
+			s.sink.cfg.Logger.Info("the topic has another number of partitions", "topic", s.sink.cfg.Topic, "partitions", n, "before", was)
+			s.spread(n)
+		}
 	}
 }
 

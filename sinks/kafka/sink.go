@@ -30,9 +30,8 @@ type Sink struct {
 
 // Stats is what the sink did since it was made.
 type Stats struct {
-	// Messages and Bytes were acknowledged by the brokers; Bytes are of
-	// values.
-	Messages, Bytes int64
+	// Messages were acknowledged by the brokers.
+	Messages int64
 	// Sessions counts producers, Stalls the sessions that ended because the
 	// brokers did not acknowledge in time, Refused the records given up.
 	Sessions, Stalls, Refused int64
@@ -62,6 +61,9 @@ func New(cfg Config) (*Sink, error) {
 	}
 	s := &Sink{cfg: cfg, conf: newConf(&cfg, list), opened: func(*session) {}}
 	if err := s.conf.try(); err != nil {
+		return nil, fmt.Errorf("kafka sink: %w", err)
+	}
+	if _, err := newRoute(s.conf.values["partitioner"]); err != nil {
 		return nil, fmt.Errorf("kafka sink: %w", err)
 	}
 	return s, nil
@@ -144,7 +146,7 @@ const (
 // Run sends until ctx ends; see [sinks.Sink]. Brokers that cannot be reached,
 // a topic that is missing and a producer that failed are waited for.
 func (s *Sink) Run(ctx context.Context, queue sinks.Queue) error {
-	r := &run{sink: s, queue: queue, board: newBoard(s.cfg.Now), patience: s.cfg.Retry}
+	r := newRun(s, queue)
 	delay := connectMin
 	for {
 		before, stalls := r.board.view().answered, s.Stats().Stalls
