@@ -1,6 +1,7 @@
 package blobstream
 
 import (
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -23,11 +24,13 @@ type entry struct {
 
 // item is one record on its way.
 type item struct {
-	entry  *entry
-	record *blobstreampb.Record
+	entry   *entry
+	payload []byte
+	// at is the commit time in milliseconds.
+	at int64
 }
 
-func (i *item) bytes() int { return len(i.record.Payload) }
+func (i *item) bytes() int { return len(i.payload) }
 
 // itemOverhead is about what a record takes in memory beside its bytes.
 const itemOverhead = 160
@@ -37,9 +40,9 @@ func (i *item) weight() int64 { return int64(i.bytes()) + itemOverhead }
 
 // wireSize is the size of the record within a batch.
 func (i *item) wireSize() int {
-	size := field(len(i.record.Payload))
-	if i.record.EventTsMs != 0 {
-		size += 1 + protowire.SizeVarint(uint64(i.record.EventTsMs))
+	size := field(len(i.payload))
+	if i.at != 0 {
+		size += 1 + protowire.SizeVarint(uint64(i.at))
 	}
 	return field(size)
 }
@@ -62,8 +65,8 @@ type lane struct {
 	waiting   []item
 	bytes     int
 	// flying is set while a batch is under way, queued while the lane is among
-	// those that are ready.
-	flying, queued bool
+	// those that are ready, dropped while it is not among the run's lanes.
+	flying, queued, dropped bool
 }
 
 // batch is what is sent of a lane at once.
@@ -84,20 +87,22 @@ const backlogFactor = 8
 // cut takes a batch from the front of the lane.
 func (l *lane) cut(cfg *Config) *batch {
 	b := &batch{lane: l, wire: batchHead(cfg.Shape.Topic, l.partition)}
-	for n := range l.waiting {
-		i := &l.waiting[n]
+	count := 0
+	for ; count < len(l.waiting); count++ {
+		i := &l.waiting[count]
 		size, wire := i.bytes(), i.wireSize()
-		if n > 0 && (n >= cfg.BatchRecords || b.bytes+size > backlogFactor*cfg.BatchBytes || field(b.wire+wire) > maxRequest) {
+		if count > 0 && (count >= cfg.BatchRecords || b.bytes+size > backlogFactor*cfg.BatchBytes || field(b.wire+wire) > maxRequest) {
 			break
 		}
-		b.items = append(b.items, *i)
 		b.bytes += size
 		b.wire += wire
 	}
-	clear(l.waiting[:len(b.items)])
-	l.waiting = l.waiting[len(b.items):]
-	if len(l.waiting) == 0 {
-		l.waiting = nil
+	if count == len(l.waiting) {
+		b.items, l.waiting = l.waiting, nil
+	} else {
+		b.items = slices.Clone(l.waiting[:count])
+		clear(l.waiting[:count])
+		l.waiting = l.waiting[count:]
 	}
 	l.bytes -= b.bytes
 	l.flying = true
@@ -113,8 +118,10 @@ func (l *lane) full(cfg *Config) bool {
 func (b *batch) message(topic string, items []item) *blobstreampb.ProduceBatchRequest {
 	m := &blobstreampb.ProduceBatchRequest{Topic: topic, VirtualPartitionId: b.lane.partition}
 	m.Records = make([]*blobstreampb.Record, len(items))
+	records := make([]blobstreampb.Record, len(items))
 	for n := range items {
-		m.Records[n] = items[n].record
+		records[n].Payload, records[n].EventTsMs = items[n].payload, items[n].at
+		m.Records[n] = &records[n]
 	}
 	return m
 }

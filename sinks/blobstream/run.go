@@ -1,13 +1,13 @@
 package blobstream
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"time"
 
 	"celldexport/envelope"
 	"celldexport/sinks"
-	blobstreampb "celldexport/sinks/blobstream/proto"
 )
 
 // run is one run of the sink. It belongs to one goroutine, but for results.
@@ -27,8 +27,10 @@ type run struct {
 	// records in memory.
 	entries []*entry
 	held    int64
-	key     []byte
 	results results
+	// reading is the entry that is read, and each is takeRecord.
+	reading reading
+	each    func(envelope.Encoded, error) bool
 	// wait ends when a result arrives; it serves until then.
 	wait context.Context
 	wake context.CancelFunc
@@ -108,30 +110,51 @@ func (r *run) next(ctx context.Context) error {
 	return r.take(ctx, e)
 }
 
+// reading is an entry whose records are taken.
+type reading struct {
+	ctx  context.Context
+	into *entry
+	lane *lane
+	// number is of the next record.
+	number int64
+	err    error
+	// key and text are memory that every entry uses.
+	key, text []byte
+}
+
 // take reads an entry's records into its stream's lane.
 func (r *run) take(ctx context.Context, e sinks.Entry) error {
-	cfg := &r.sink.cfg
 	into := &entry{seq: e.Seq()}
 	r.entries = append(r.entries, into)
-	r.key = e.Stream().AppendKey(r.key[:0])
-	l := r.lane(cfg.Shape.Partition(r.key))
-	number := int64(0)
-	for rec, err := range e.Records() {
-		if err != nil {
-			return fmt.Errorf("read entry %d: %w", e.Seq(), err)
-		}
-		for r.held > 0 && r.held+int64(len(rec.Body)) > cfg.budget() {
-			if err := r.relieve(ctx); err != nil {
-				return err
-			}
-		}
-		if err := r.add(l, into, &rec, number); err != nil {
-			return err
-		}
-		number++
+	now := &r.reading
+	now.key = e.Stream().AppendKey(now.key[:0])
+	now.ctx, now.into, now.lane = ctx, into, r.lane(r.sink.cfg.Shape.Partition(now.key))
+	now.number, now.err = 0, nil
+	e.Records()(r.each)
+	if now.err != nil {
+		return now.err
 	}
 	into.whole = true
 	return nil
+}
+
+// takeRecord takes one record of the entry; it reports whether there is to be
+// another one. A loop over the records would need memory for each entry, so
+// this function is made once and what it works with lies in r.
+func (r *run) takeRecord(rec envelope.Encoded, err error) bool {
+	e, budget := &r.reading, r.sink.cfg.budget()
+	if err != nil {
+		e.err = fmt.Errorf("read entry %d: %w", e.into.seq, err)
+		return false
+	}
+	for r.held > 0 && r.held+int64(len(rec.Body)) > budget {
+		if e.err = r.relieve(e.ctx); e.err != nil {
+			return false
+		}
+	}
+	e.err = r.add(e.lane, e.into, &rec, e.number)
+	e.number++
+	return e.err == nil
 }
 
 // relieve makes room: what is ready is sent, and a result waited for. An entry
@@ -159,7 +182,8 @@ func (r *run) lane(partition uint32) *lane {
 // add puts a record at the end of a lane.
 func (r *run) add(l *lane, into *entry, rec *envelope.Encoded, number int64) error {
 	cfg := &r.sink.cfg
-	i := item{entry: into, record: &blobstreampb.Record{Payload: rec.AppendJSON(nil), EventTsMs: rec.CommittedAt}}
+	r.reading.text = rec.AppendJSON(r.reading.text[:0])
+	i := item{entry: into, payload: bytes.Clone(r.reading.text), at: rec.CommittedAt}
 	if size := field(batchHead(cfg.Shape.Topic, l.partition) + i.wireSize()); size > maxRequest {
 		r.sink.stats.change(func(s *Stats) { s.Refused++ })
 		reason := fmt.Sprintf("a request with the record takes %d bytes, blob-stream brokers take %d; a lower max_record_bytes (CELLD_EXPORT_MAX_RECORD_BYTES) splits rows into more records", size, maxRequest)
@@ -167,7 +191,10 @@ func (r *run) add(l *lane, into *entry, rec *envelope.Encoded, number int64) err
 	}
 	into.left++
 	r.held += i.weight()
-	r.lanes[l.partition] = l // it may have been dropped while room was made
+	if l.dropped { // while room was made
+		l.dropped = false
+		r.lanes[l.partition] = l
+	}
 	l.waiting = append(l.waiting, i)
 	l.bytes += i.bytes()
 	r.raise(l)
@@ -201,6 +228,7 @@ func (r *run) settle() error {
 		}
 		r.raise(l)
 		if len(l.waiting) == 0 {
+			l.dropped = true
 			delete(r.lanes, l.partition)
 		}
 	}

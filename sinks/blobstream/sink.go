@@ -95,6 +95,7 @@ func (s *Sink) Run(ctx context.Context, queue sinks.Queue) error {
 	}
 	work.Go(func() { s.watch(ctx, members) })
 	r := &run{sink: s, queue: queue, lanes: map[uint32]*lane{}}
+	r.each = r.takeRecord
 	r.sender = &sender{
 		sink: s, members: members, transport: transport, results: &r.results,
 		slots: make(chan struct{}, s.cfg.Requests),

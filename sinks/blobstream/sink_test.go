@@ -435,7 +435,7 @@ func TestTooMuchTogether(t *testing.T) {
 func TestCut(t *testing.T) {
 	l := &lane{partition: 3}
 	for range 30 {
-		i := item{record: &blobstreampb.Record{Payload: make([]byte, 1<<20), EventTsMs: 1}}
+		i := item{payload: make([]byte, 1<<20), at: 1}
 		l.waiting = append(l.waiting, i)
 		l.bytes += i.bytes()
 	}
@@ -458,7 +458,7 @@ func TestWireSize(t *testing.T) {
 			for _, vp := range []uint32{0, 5, 1 << 31} {
 				b := &batch{lane: &lane{partition: vp}, wire: batchHead("topic", vp)}
 				for range 3 {
-					i := item{record: &blobstreampb.Record{Payload: make([]byte, size), EventTsMs: at}}
+					i := item{payload: make([]byte, size), at: at}
 					b.items = append(b.items, i)
 					b.wire += i.wireSize()
 				}
