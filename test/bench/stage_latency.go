@@ -4,102 +4,95 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"strings"
-	"sync"
+	"path/filepath"
 	"time"
 
-	"celldexport/envelope"
 	"celldexport/exporter"
 	"celldexport/internal/celldsim"
-	"celldexport/internal/objstore"
-	"celldexport/sinks/bucket"
+	"celldexport/sinks"
 )
 
-// txKey names one capture of one cell.
-type txKey struct {
-	cell string
-	txid uint64
-}
-
-// stopwatch is an export bucket that knows when a transaction was committed,
-// and notes when an object that holds it was stored.
-type stopwatch struct {
-	objstore.Store
-	mu        sync.Mutex
-	committed map[txKey]time.Time
-	took      []float64 // nanoseconds
-	err       error
-}
-
-// Put stores the object and looks up whose records are in it.
-func (s *stopwatch) Put(ctx context.Context, key string, body io.ReaderAt, size int64, o objstore.PutOptions) (objstore.Object, error) {
-	obj, err := s.Store.Put(ctx, key, body, size, o)
-	now := time.Now()
-	if err != nil || !strings.HasPrefix(key, bucket.Prefix) {
-		return obj, err
-	}
-	if err := s.note(key, body, size, now); err != nil {
-		s.mu.Lock()
-		s.err = errors.Join(s.err, err)
-		s.mu.Unlock()
-	}
-	return obj, nil
-}
-
-func (s *stopwatch) note(key string, body io.ReaderAt, size int64, now time.Time) error {
-	r, err := bucket.NewReader(key, body, size)
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for rec, err := range r.Records() {
-		if err != nil {
-			return err
-		}
-		k := txKey{rec.Stream.Cell, rec.Position.TXID}
-		if at, ok := s.committed[k]; ok && rec.Kind == envelope.KindRows {
-			s.took = append(s.took, float64(now.Sub(at)))
-			delete(s.committed, k)
-		}
-	}
-	return nil
-}
-
-// left is how many commits are not stored yet.
-func (s *stopwatch) left() (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.committed), s.err
-}
+// quickRounds is the interval of rounds when a sink takes records as they
+// come.
+const quickRounds = 250 * time.Millisecond
 
 // latencyStage commits now and then and measures how long each commit takes
-// to be in the bucket, acknowledged.
-func latencyStage(ctx context.Context, b *bench) ([]Line, error) {
-	flush, commits := time.Second, 400
+// to be acknowledged, by the bucket and by brokers in other processes.
+func latencyStage(ctx context.Context, b *bench) (lines []Line, err error) {
+	trial := latencyTrial{flush: time.Second, commits: 400}
 	if b.flags.short {
-		flush, commits = 500*time.Millisecond, 150
+		trial.flush, trial.commits = 500*time.Millisecond, 150
 	}
-	r, err := newRig(ctx, b.dir)
+	for _, place := range []struct {
+		name   string
+		broker string
+		sink   func(address string) (sinks.Sink, error)
+	}{
+		{"file bucket", "", nil},
+		{"kafka", "kafka", newKafkaSink},
+		{"blob-stream", "blobstream", newBlobstreamSink},
+	} {
+		trial.place, trial.dir, trial.rounds, trial.sink = place.name, filepath.Join(b.dir, place.name), trial.flush, nil
+		var at *broker
+		if place.broker != "" {
+			if at, err = startBroker(ctx, place.broker); err != nil {
+				return nil, err
+			}
+			trial.rounds = quickRounds
+			trial.sink, err = place.sink(at.address)
+		}
+		var more []Line
+		switch {
+		case errors.Is(err, errNotMeasured):
+			more, err = []Line{{Stage: "latency", What: "not measured", On: place.name, Note: err.Error()}}, nil
+		case err == nil:
+			more, err = trial.run(ctx)
+		}
+		if at != nil {
+			err = errors.Join(err, at.close())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", place.name, err)
+		}
+		lines = append(lines, more...)
+	}
+	return lines, nil
+}
+
+// latencyTrial is commits on their way to one place.
+type latencyTrial struct {
+	place, dir    string
+	flush, rounds time.Duration
+	commits       int
+	// sink is measured, nil for the bucket sink.
+	sink sinks.Sink
+}
+
+func (l *latencyTrial) run(ctx context.Context) ([]Line, error) {
+	r, err := newRig(ctx, l.dir)
 	if err != nil {
 		return nil, err
 	}
 	defer r.fleet.Close()
-	watch := &stopwatch{Store: r.store, committed: make(map[txKey]time.Time)}
-	settings := settingsFor(b.dir)
-	settings.Export.Flush = flush
-	e, err := start(ctx, exporter.Options{Settings: settings, Fleet: r.store, Export: watch})
+	watch := newStopwatch()
+	settings := settingsFor(l.dir)
+	settings.Export.Flush = l.flush
+	o := exporter.Options{Settings: settings, Fleet: r.store, Export: r.store, Interval: l.rounds}
+	if l.sink == nil {
+		o.Export = &timedStore{r.store, watch}
+	} else {
+		settings.Export.Sinks, o.More = nil, []sinks.Sink{&timedSink{l.sink, watch}}
+	}
+	e, err := start(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	err = r.trickle(ctx, watch, commits, e)
+	err = r.trickle(ctx, watch, l.commits, e)
 	if err := errors.Join(err, e.halt()); err != nil {
 		return nil, err
 	}
-	rounds := settings.Export.Flush // the interval of rounds follows flush_ms
-	bound := flush + 2*rounds
-	on := fmt.Sprintf("%d commits on 4 cells, flush_ms %d, file bucket", commits, flush.Milliseconds())
+	bound := l.flush + 2*l.rounds
+	on := fmt.Sprintf("%d commits on 4 cells, flush_ms %d, %s", l.commits, l.flush.Milliseconds(), l.place)
 	line := func(what string, q float64) Line {
 		ns := quantile(watch.took, q)
 		l := Line{Stage: "latency", What: "commit to acknowledged, " + what, On: on, NS: ns, Note: "wall time"}
@@ -126,9 +119,7 @@ func (r *rig) trickle(ctx context.Context, watch *stopwatch, commits int, e *run
 		if err := c.Exec("UPDATE items SET qty = qty + 1"); err != nil {
 			return err
 		}
-		watch.mu.Lock()
-		watch.committed[txKey{c.Scope(), c.TXID() + 1}] = time.Now()
-		watch.mu.Unlock()
+		watch.commit(txKey{c.Scope(), c.TXID() + 1})
 		if err := ship(ctx, c); err != nil {
 			return err
 		}
