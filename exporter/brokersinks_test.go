@@ -287,8 +287,8 @@ func TestOutageOfTheOnlySink(t *testing.T) {
 				time.Sleep(30 * time.Millisecond)
 			}
 			before, most := heap(), int64(0)
-			for range 12 { // 50 units of 60 KB each are a spool and more
-				for range 20 {
+			for range 6 { // 72 units of 60 KB each are a spool and more
+				for range 12 {
 					w.write(busy, replaceBlob)
 				}
 				w.write(quiet, `UPDATE items SET qty = qty + 1`)

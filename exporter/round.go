@@ -1,6 +1,7 @@
 package exporter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -132,6 +133,8 @@ func (rd *rounds) dueExams(ctx context.Context) ([]*exam, error) {
 		exams = append(exams, &exam{s: s, view: v})
 	}
 	clear(rd.agenda.changed)
+	// Room in the spool goes to whoever had none for longest.
+	slices.SortStableFunc(exams, func(a, b *exam) int { return cmp.Compare(a.s.served, b.s.served) })
 	return exams, nil
 }
 
@@ -200,7 +203,11 @@ func (rd *rounds) work(ctx context.Context, x *exam) error {
 	s := x.s
 	err := x.err
 	if err == nil {
+		before := s.doc.Residency
 		err = rd.residencies.advance(ctx, s, x.view, x.res)
+		if now := s.doc.Residency; now.Epoch != before.Epoch || now.Spooled != before.Spooled {
+			s.served = rd.agenda.n
+		}
 	}
 	var own *stateError
 	switch {

@@ -33,6 +33,8 @@ type stream struct {
 	described map[envelope.TableGeneration]bool
 	status    Status
 	wait      backoff
+	// served is the round in which something of it was spooled last.
+	served uint64
 	// skip holds broken objects, unclosed the rounds in which a predecessor
 	// was seen without its close.
 	skip     map[proof.ObjectID]struct{}
