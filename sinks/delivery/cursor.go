@@ -8,11 +8,13 @@ import (
 
 // cursor walks the visible entries of a spool. It is used by one goroutine.
 type cursor struct {
-	s    *Spool
-	seq  uint64 // of the entry passed last
-	seg  *segment
-	off  int64 // where entry seq+1 begins in seg; 0 when it is to be looked for
-	head []byte
+	s   *Spool
+	seq uint64 // of the entry passed last
+	seg *segment
+	off int64 // where entry seq+1 begins in seg; 0 when it is to be looked for
+	// ahead holds heads to come. What lies behind the last sync may still be
+	// cut off and written anew: it is not kept.
+	ahead window
 	// leaps passes over entries that left; without it they are an error.
 	leaps bool
 }
@@ -23,11 +25,8 @@ func (c *cursor) next() (*Stored, error) {
 	if seg == nil || err != nil {
 		return nil, err
 	}
-	c.s.files.mu.Lock()
-	size := seg.size
-	c.s.files.mu.Unlock()
-	h, buf, err := seg.head(c.off, size, c.head)
-	c.head = buf
+	size := c.extent(seg)
+	h, err := seg.head(c.off, size, &c.ahead)
 	if err != nil || h.seq != c.seq+1 {
 		if err == nil || errors.Is(err, errTorn) {
 			err = fmt.Errorf("%s at %d: entry %d is broken: %w", seg.path, c.off, c.seq+1, ErrCorrupt)
@@ -38,6 +37,14 @@ func (c *cursor) next() (*Stored, error) {
 	c.seq = h.seq
 	c.off += h.length + h.payload
 	return e, nil
+}
+
+// extent is the size of seg, of which what is durable may be read ahead.
+func (c *cursor) extent(seg *segment) int64 {
+	c.s.files.mu.Lock()
+	defer c.s.files.mu.Unlock()
+	c.ahead.upto = seg.durable
+	return seg.size
 }
 
 // locate finds the segment of entry seq+1; nil when it is not visible yet.
@@ -75,13 +82,10 @@ func (c *cursor) locate() (*segment, error) {
 
 // seek walks from the start of seg to entry want.
 func (c *cursor) seek(seg *segment, want uint64) error {
-	c.s.files.mu.Lock()
-	size := seg.size
-	c.s.files.mu.Unlock()
+	size := c.extent(seg)
 	off := int64(segmentHead)
 	for n := seg.first; n < want; n++ {
-		h, buf, err := seg.head(off, size, c.head)
-		c.head = buf
+		h, err := seg.head(off, size, &c.ahead)
 		if err != nil || h.seq != n {
 			if err == nil || errors.Is(err, errTorn) {
 				err = fmt.Errorf("%s at %d: entry %d is broken: %w", seg.path, off, n, ErrCorrupt)

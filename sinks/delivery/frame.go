@@ -30,6 +30,7 @@ import (
 const (
 	entryMagic   = "cxentry1"
 	headFixed    = 40
+	headUsual    = 512 // few are longer
 	headMax      = 1 << 20
 	blockHead    = 16
 	segmentMagic = "cxspool2"
@@ -149,6 +150,25 @@ func (f *fields) take(n uint64) []byte {
 
 func (f *fields) string() string { return string(f.take(f.uint())) }
 
+// same is string for one that is mostly like another: then it takes no memory
+// of its own.
+func (f *fields) same(like string) string {
+	b := f.take(f.uint())
+	if string(b) == like {
+		return like
+	}
+	return string(b)
+}
+
+func (f *fields) name(like *string) *string {
+	b := f.take(f.uint())
+	if like == nil || string(b) != *like {
+		own := string(b)
+		return &own
+	}
+	return like
+}
+
 func (f *fields) byte() byte {
 	if p := f.take(1); len(p) == 1 {
 		return p[0]
@@ -163,19 +183,23 @@ func (f *fields) stream() envelope.Stream {
 	}
 }
 
-func (s *summary) decode(b []byte) error {
+// decode reads what append wrote. like is the unit of an entry before, or
+// zero.
+func (s *summary) decode(b []byte, like *Unit) error {
 	f := fields{b: b}
 	u := &s.unit
 	u.Form = Form(f.byte())
 	flags := f.uint()
-	u.Stream = f.stream()
+	u.Stream = envelope.Stream{
+		Script: f.same(like.Stream.Script), Class: f.same(like.Stream.Class), Cell: f.same(like.Stream.Cell), Facet: f.same(like.Stream.Facet),
+		Incarnation: f.uint(),
+	}
 	if flags&flagCellName != 0 {
-		name := f.string()
-		u.CellName = &name
+		u.CellName = f.name(like.CellName)
 	}
 	u.Uncertified = flags&flagUncertified != 0
 	s.link, s.snapshot, s.gap = flags&flagLink != 0, flags&flagSnapshot != 0, flags&flagGap != 0
-	u.Node, u.Scope, u.Sink = f.string(), f.string(), f.string()
+	u.Node, u.Scope, u.Sink = f.same(like.Node), f.same(u.Stream.Cell), f.same(like.Sink)
 	u.CommittedAt = int64(f.uint())
 	u.Position = envelope.Position{Epoch: f.uint(), TXID: f.uint(), Commit: f.uint()}
 	u.MinTXID, u.MaxTXID = f.uint(), f.uint()
@@ -225,7 +249,7 @@ func headLength(fixed []byte) (int, error) {
 	return int(n), nil
 }
 
-func (h *head) decode(b []byte, salt uint32) error {
+func (h *head) decode(b []byte, salt uint32, like *Unit) error {
 	if crc32.Update(salt, crcTable, b[16:]) != binary.LittleEndian.Uint32(b[12:]) {
 		return errTorn
 	}
@@ -236,7 +260,7 @@ func (h *head) decode(b []byte, salt uint32) error {
 	if h.payload < 0 || h.durable < 0 {
 		return errTorn
 	}
-	return h.summary.decode(b[headFixed:])
+	return h.summary.decode(b[headFixed:], like)
 }
 
 // block is the head of one block.

@@ -71,14 +71,19 @@ func FuzzSummary(f *testing.F) {
 	f.Add(s.append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var s, again summary
-		if s.decode(b) != nil {
+		if s.decode(b, new(Unit)) != nil {
 			return
 		}
-		if err := again.decode(s.append(nil)); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(s.unit, again.unit); diff != "" {
-			t.Fatal(diff)
+		other := unit(1, 7)
+		other.CellName, other.Sink = &name, "bucket"
+		for _, like := range []*Unit{{}, &s.unit, &other} { // only memory depends on it
+			if err := again.decode(s.append(nil), like); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(s.unit, again.unit); diff != "" {
+				t.Fatal(diff)
+			}
+			again = summary{}
 		}
 	})
 }

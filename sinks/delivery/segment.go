@@ -156,39 +156,35 @@ func (s *segment) close() error {
 
 // head reads the head of the entry at off. errTorn means that there is no
 // whole head there.
-func (s *segment) head(off, size int64, buf []byte) (head, []byte, error) {
-	var h head
-	f, err := s.handle()
-	if err != nil {
-		return h, buf, err
-	}
-	want := min(size-off, 512)
+func (s *segment) head(off, size int64, w *window) (h head, err error) {
+	want := min(size-off, headUsual)
 	if want < headFixed {
-		return h, buf, errTorn
+		return h, errTorn
 	}
-	buf, err = readAt(f, buf, off, int(want))
+	b, err := w.read(s, off, int(want))
 	if err != nil {
-		return h, buf, fmt.Errorf("read %s at %d: %w", s.path, off, err)
+		return h, err
 	}
-	n, err := headLength(buf)
+	n, err := headLength(b)
 	if err != nil {
-		return h, buf, err
+		return h, err
 	}
 	if off+int64(n) > size {
-		return h, buf, errTorn
+		return h, errTorn
 	}
-	if n > len(buf) {
-		if buf, err = readAt(f, buf, off, n); err != nil {
-			return h, buf, fmt.Errorf("read %s at %d: %w", s.path, off, err)
+	if n > len(b) {
+		if b, err = w.read(s, off, n); err != nil {
+			return h, err
 		}
 	}
-	if err := h.decode(buf[:n], s.salt); err != nil {
-		return h, buf, err
+	if err := h.decode(b[:n], s.salt, &w.last); err != nil {
+		return h, err
 	}
 	if h.payload > size-off-h.length {
-		return h, buf, errTorn
+		return h, errTorn
 	}
-	return h, buf, nil
+	w.passed(&h)
+	return h, nil
 }
 
 // readAt fills n bytes, reusing buf.
@@ -209,10 +205,9 @@ func readAt(f io.ReaderAt, buf []byte, off int64, n int) ([]byte, error) {
 // blocks are checked when they are read.
 func (s *segment) scan(last bool, visit func(*head)) error {
 	off := int64(segmentHead)
-	var buf []byte
+	ahead := window{upto: s.size}
 	for off < s.size {
-		h, b, err := s.head(off, s.size, buf)
-		buf = b
+		h, err := s.head(off, s.size, &ahead)
 		if err == nil && h.seq != s.last+1 {
 			return fmt.Errorf("%s at %d holds entry %d after %d: %w", s.path, off, h.seq, s.last, ErrCorrupt)
 		}
@@ -281,12 +276,12 @@ func (s *segment) cut(off int64) error {
 	if err != nil {
 		return err
 	}
-	const window = 1 << 20
+	const part = 1 << 20
 	magic := []byte(entryMagic)
-	buf := make([]byte, window)
-	var head []byte
-	for at := off + 1; at < s.size; at += window - int64(len(magic)) {
-		n := min(s.size-at, window)
+	buf := make([]byte, part)
+	head := window{upto: s.size}
+	for at := off + 1; at < s.size; at += part - int64(len(magic)) {
+		n := min(s.size-at, part)
 		if _, err := f.ReadAt(buf[:n], at); err != nil {
 			return fmt.Errorf("read %s at %d: %w", s.path, at, err)
 		}
@@ -296,14 +291,13 @@ func (s *segment) cut(off int64) error {
 				break
 			}
 			i += j
-			h, b, err := s.head(at+int64(i), s.size, head)
-			head = b
+			h, err := s.head(at+int64(i), s.size, &head)
 			if (err == nil || errors.Is(err, errTorn)) && h.durable > off {
 				return fmt.Errorf("%s at %d: entry %d is broken and was durable before entry %d: %w", s.path, off, s.last+1, h.seq, ErrCorrupt)
 			}
 			i++
 		}
-		if n < window {
+		if n < part {
 			break
 		}
 	}

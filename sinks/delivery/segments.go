@@ -112,7 +112,9 @@ func (s *segments) start() error {
 		}
 	}
 	s.synced = s.written
-	s.active().durable = s.active().size
+	for _, seg := range s.list {
+		seg.durable = seg.size
+	}
 	return nil
 }
 

@@ -293,18 +293,41 @@ func TestDamageIsAnErrorNamingTheFile(t *testing.T) {
 		}
 		wantCorrupt(t, dir, dir)
 	})
-	t.Run("block of an earlier segment, found when read", func(t *testing.T) {
+	t.Run("blocks of an earlier segment, found when read", func(t *testing.T) {
 		dir, path := fill(t, 64)
-		info, _ := os.Stat(path)
-		flip(t, path, info.Size()-1)
 		s := openSpool(t, dir, Options{})
-		for e := range s.Entries(0) {
-			for _, err := range e.Records() {
-				if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), path) {
-					t.Fatalf("error %v, want one naming %s", err, path)
-				}
-				return
+		first, err := s.cursor(0).next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		records := first.off + blockHead + 1
+		s.Close()
+		info, _ := os.Stat(path)
+		for name, at := range map[string]int64{"records": records, "pages": info.Size() - 1} {
+			flip(t, path, at)
+			s := openSpool(t, dir, Options{})
+			e, err := s.cursor(0).next()
+			if err != nil {
+				t.Fatal(err)
 			}
+			found := map[string]error{"records": nil, "pages": nil}
+			for _, err := range e.Records() {
+				found["records"] = err
+			}
+			for _, err := range e.Pages() {
+				found["pages"] = err
+			}
+			for section, err := range found {
+				if section != name {
+					if err != nil {
+						t.Errorf("%s are damaged, reading %s: %v", name, section, err)
+					}
+				} else if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), path) {
+					t.Errorf("%s are damaged: error %v, want one naming %s", name, err, path)
+				}
+			}
+			s.Close()
+			flip(t, path, at)
 		}
 	})
 }

@@ -68,6 +68,9 @@ func (e *Stored) Records() iter.Seq2[envelope.Encoded, error] {
 					return
 				}
 			}
+			if err == nil && n == e.head.records {
+				return // what follows is pages
+			}
 			if err != nil {
 				yield(envelope.Encoded{}, e.broken(err))
 				return
@@ -115,6 +118,9 @@ func (e *Stored) Pages() iter.Seq2[Page, error] {
 						return
 					}
 				}
+			}
+			if err == nil && n == e.head.pages {
+				return
 			}
 			if err != nil {
 				yield(Page{}, e.broken(err))
@@ -178,8 +184,12 @@ func (e *Stored) block(off, end int64, which section, buf *buffers) ([]byte, int
 	if end-off < blockHead {
 		return nil, end, errTorn
 	}
-	// Most blocks are small: one read brings both the head and the bytes.
+	// Most blocks are small: one read brings both the head and the bytes, and
+	// little of the pages behind records.
 	first := int(min(end-off, blockHead+16<<10))
+	if which == sectionRecords {
+		first = int(min(int64(first), blockHead+e.head.bytes))
+	}
 	if buf.stored, err = readAt(f, buf.stored, off, first); err != nil {
 		return nil, end, err
 	}

@@ -227,7 +227,8 @@ func (w *Writer) Commit() (uint64, error) {
 		}
 		return 0, err
 	}
-	err := errors.Join(w.flush(sectionPages), w.flush(sectionRecords))
+	// Records come first: sinks read them, pages are read after a crash only.
+	err := errors.Join(w.flush(sectionRecords), w.flush(sectionPages))
 	var seq uint64
 	if err == nil {
 		w.sum.counted, w.sum.positions = w.counter.Records, w.counter.Positions
