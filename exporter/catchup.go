@@ -146,7 +146,9 @@ func (cu *catchUps) plan(ctx context.Context, s *stream) (*rowset.Plan, error) {
 	}
 	mark := s.spooledMark()
 	sc := s.base.Schema()
-	plan, err := rowset.NewPlan(sc, sc, led.Tables, mark, mark, cu.bases.units.rowOptions(s))
+	opts := cu.bases.units.rowOptions(s)
+	opts.EndsSince = everyEnd()
+	plan, err := rowset.NewPlan(sc, sc, led.Tables, mark, mark, opts)
 	if err != nil {
 		return nil, err
 	}

@@ -160,8 +160,8 @@ func report(t *testing.T, seed uint64, list []event, problems []string, log stri
 			bad++
 		}
 	}
-	t.Errorf("fleet %d ends badly (EXPORTD_SEED=%d plays it again; of %d times that it was, %d ended badly):\n%s\nevents:\n%s\nlog:\n%s",
-		seed, seed, replays, bad, strings.Join(problems, "\n"), spellEvents(list), tail(log))
+	t.Errorf("fleet %d ends badly (%s with EXPORTD_SEED=%d plays it again; of %d times that it was, %d ended badly):\n%s\nevents:\n%s\nlog:\n%s",
+		seed, t.Name(), seed, replays, bad, strings.Join(problems, "\n"), spellEvents(list), tail(log))
 	if bad == 0 {
 		return // nothing to tell a shorter list by
 	}
@@ -207,8 +207,14 @@ func TestModelFleet(t *testing.T) {
 	}
 }
 
-// TestModelFleetSoak plays longer fleets for EXPORTD_SOAK, a duration.
+// TestModelFleetSoak plays longer fleets for EXPORTD_SOAK, a duration, or that
+// of EXPORTD_SEED once.
 func TestModelFleetSoak(t *testing.T) {
+	if os.Getenv("EXPORTD_SEED") != "" {
+		s := seed(t, 0)
+		judge(t, s, draw(s, 4*fleetEvents), tallies{})
+		return
+	}
 	text := os.Getenv("EXPORTD_SOAK")
 	if text == "" {
 		t.Skip("EXPORTD_SOAK is not set: it says for how long random fleets are played, such as 20m")

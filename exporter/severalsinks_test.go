@@ -90,7 +90,7 @@ func TestSinkIsDetachedAndComesBack(t *testing.T) {
 			other := newOther(t, "other")
 			a.rig = func(o *exporter.Options) { o.More = []sinks.Sink{other} }
 			busy, quiet := a.activate("busy"), a.activate("quiet")
-			w.write(busy, `CREATE TABLE t(k INTEGER PRIMARY KEY, v BLOB)`)
+			w.write(busy, `CREATE TABLE t(k INTEGER PRIMARY KEY, v BLOB)`, `CREATE TABLE brief(x)`, `CREATE TABLE old(x)`)
 			w.write(quiet, createItems, insertTwo)
 			a.run()
 			a.sync()
@@ -111,6 +111,7 @@ func TestSinkIsDetachedAndComesBack(t *testing.T) {
 				}
 				write(10)
 			}
+			w.write(busy, `DROP TABLE brief`, `ALTER TABLE old RENAME TO new`)
 			write(40) // the spool goes round without the sink
 			if restart {
 				a.halt()
