@@ -157,7 +157,17 @@ func (d *Dir) Close() error {
 	if d.db != nil {
 		err = d.db.Close()
 	}
-	return errors.Join(err, d.lock.Close())
+	return errors.Join(err, unlock(d.lock))
+}
+
+// unlock gives the lock up by name. Closing the file would not do: a child
+// process that is being started holds a copy of it until it runs its program,
+// and with that the lock.
+func unlock(f *os.File) error {
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_UN); err != nil {
+		return errors.Join(fmt.Errorf("unlock %s: %w", f.Name(), err), f.Close())
+	}
+	return f.Close()
 }
 
 func (d *Dir) meta(ctx context.Context, key string) (string, error) {
