@@ -22,10 +22,12 @@ type Config struct {
 	// the region. It is never looked up: that needs a permission of its own.
 	Region string
 	// CAFile is a PEM file of certificate authorities trusted in addition to
-	// the system's, for s3.
+	// the system's, for s3. Empty is the file that AWS_CA_BUNDLE names, if it
+	// names one: like credentials it is what other S3 clients take from the
+	// environment.
 	CAFile string
 	// Transport replaces the HTTP transport, for tests; CAFile must be empty
-	// then.
+	// then, and AWS_CA_BUNDLE is not looked at.
 	Transport http.RoundTripper
 }
 

@@ -1,6 +1,7 @@
 package objstore
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -123,8 +124,8 @@ func newTransport(cfg Config) (http.RoundTripper, error) {
 		return cfg.Transport, nil
 	}
 	var roots *x509.CertPool // nil: the system's
-	if cfg.CAFile != "" {
-		pem, err := os.ReadFile(cfg.CAFile)
+	if file := cmp.Or(cfg.CAFile, os.Getenv("AWS_CA_BUNDLE")); file != "" {
+		pem, err := os.ReadFile(file)
 		if err != nil {
 			return nil, fmt.Errorf("read ca file: %w", err)
 		}
@@ -132,7 +133,7 @@ func newTransport(cfg Config) (http.RoundTripper, error) {
 			return nil, fmt.Errorf("read system certificates: %w", err)
 		}
 		if !roots.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("ca file %s holds no certificate", cfg.CAFile)
+			return nil, fmt.Errorf("ca file %s holds no certificate", file)
 		}
 	}
 	return &http.Transport{

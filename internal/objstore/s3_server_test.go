@@ -2,6 +2,8 @@ package objstore_test
 
 import (
 	"encoding/pem"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -113,4 +115,32 @@ func refuseExtras(w http.ResponseWriter, r *http.Request) bool {
 func (s *s3Server) dropAnswer(w http.ResponseWriter, r *http.Request) {
 	s.fake.ServeHTTP(httptest.NewRecorder(), r)
 	panic(http.ErrAbortHandler)
+}
+
+// TestPrivateCA: a store behind an authority of its own is refused until that
+// is known, from the settings or from AWS_CA_BUNDLE, and the error says why.
+func TestPrivateCA(t *testing.T) {
+	server := newS3Server(t, (*httptest.Server).StartTLS)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of the handshake that is refused
+	put := func(cfg objstore.Config) error {
+		cfg.URL, cfg.Endpoint = "s3://bucket", server.URL
+		_, err := openS3(t, cfg).Put(t.Context(), "k", strings.NewReader("v"), 1, objstore.PutOptions{})
+		return err
+	}
+	t.Setenv("AWS_CA_BUNDLE", "")
+	if err := put(objstore.Config{}); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("unknown authority: error %v", err)
+	}
+	if err := put(objstore.Config{CAFile: server.caFile(t)}); err != nil {
+		t.Errorf("known by the settings: %v", err)
+	}
+	t.Setenv("AWS_CA_BUNDLE", server.caFile(t))
+	if err := put(objstore.Config{}); err != nil {
+		t.Errorf("known by AWS_CA_BUNDLE: %v", err)
+	}
+	t.Setenv("AWS_CA_BUNDLE", filepath.Join(t.TempDir(), "none.pem"))
+	_, err := objstore.Open(t.Context(), objstore.Config{URL: "s3://bucket", Endpoint: server.URL})
+	if err == nil || !strings.Contains(err.Error(), "none.pem") {
+		t.Errorf("a bundle that is not there: error %v", err)
+	}
 }
