@@ -387,9 +387,13 @@ func TestDiffer(t *testing.T) {
 	if found < 1000 {
 		t.Errorf("found %d", found)
 	}
-	for _, short := range [][]byte{nil, {1}, {0x80}, {9, 1}} {
-		if Differ(short, short) {
-			t.Errorf("%x differs from itself", short)
+	for _, broken := range [][]byte{nil, {0}, {1}, {0x7f}, {0x80}, {9, 1}, {0, 1, 1}, {2, 0x81, 1}, {3, 0x81, 0x81, 1}, {2, 20, 1}} {
+		other := bytes.Clone(broken)
+		if n := len(other); n > 1 {
+			other[n-1] ^= 7
+		}
+		if Differ(broken, other) || Differ(broken, broken) {
+			t.Errorf("%x and %x differ", broken, other)
 		}
 	}
 }

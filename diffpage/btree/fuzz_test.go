@@ -179,3 +179,32 @@ func FuzzRecord(f *testing.F) {
 		}
 	})
 }
+
+// FuzzDiffer holds the short cut against the fields of both records.
+func FuzzDiffer(f *testing.F) {
+	f.Add(record(intField(5), Field{13 + 6, []byte("abc")}), record(intField(6), Field{13 + 6, []byte("abc")}))
+	f.Add([]byte{0, 1}, []byte{0, 2})
+	f.Add([]byte{3, 0x81, 0x01, 1}, []byte{3, 0x81, 0x01, 2})
+	f.Fuzz(func(t *testing.T, a, b []byte) {
+		if !Differ(a, b) {
+			return
+		}
+		was, err1 := Fields(a, nil)
+		is, err2 := Fields(b, nil)
+		if err1 != nil || err2 != nil {
+			return // the row is refused once it is shown
+		}
+		for i := range was {
+			if was[i].Serial != is[i].Serial {
+				t.Fatalf("%x and %x: headers differ", a, b)
+			}
+			if !bytes.Equal(was[i].Body, is[i].Body) {
+				if s := was[i].Serial; s == 6 || s == 7 {
+					t.Fatalf("%x and %x: the first difference is in a field of type %d", a, b, s)
+				}
+				return
+			}
+		}
+		t.Fatalf("%x and %x: no field differs", a, b)
+	})
+}

@@ -47,7 +47,7 @@ func Fields(record []byte, dst []Field) ([]Field, error) {
 // real where that is what the column holds, and two reals can both be NaN,
 // which is NULL.
 func Differ(a, b []byte) bool {
-	if len(a) != len(b) || len(a) == 0 || a[0] >= 0x80 || int(a[0]) > len(a) {
+	if len(a) != len(b) || len(a) == 0 || a[0] == 0 || a[0] >= 0x80 || int(a[0]) > len(a) {
 		return false
 	}
 	at := firstDifference(a, b)
