@@ -13,25 +13,8 @@ import (
 	"celldexport/sinks/blobstream/discover"
 	blobstreampb "celldexport/sinks/blobstream/proto"
 	"celldexport/sinks/blobstream/route"
-	"celldexport/sinks/delivery"
+	"celldexport/sinks/sinktest"
 )
-
-func TestDeliversEverythingInOrder(t *testing.T) {
-	w := newWorld(t, brokertest.Options{})
-	brokers := discover.Static{w.start("broker-a", ""), w.start("broker-b", ""), w.start("broker-c", "")}
-	w.fleet.SetMembers("broker-a", "broker-b", "broker-c")
-	w.begin(blobstream.Config{Source: brokers})
-	for i := range 20 {
-		w.fill(i*100, i*100+100)
-	}
-	w.flush()
-	if copies := w.check(); copies != 0 {
-		t.Errorf("%d records were stored twice", copies)
-	}
-	if st := w.sink.Stats(); st.Retries != 0 || st.Undelivered != 0 || st.Brokers != 3 {
-		t.Errorf("%+v", st)
-	}
-}
 
 // TestEveryFault has brokers fail in all ways, members change, brokers crash
 // and come back, and the exporter restart in the middle of it all.
@@ -79,7 +62,7 @@ func TestEveryFault(t *testing.T) {
 	cfg := blobstream.Config{Source: source, RequestTimeout: 60 * time.Millisecond, Retry: 200 * time.Millisecond, BatchRecords: 20}
 	w.begin(cfg)
 	for round := range 12 {
-		w.fill(round*60, round*60+60)
+		w.Fill(round*60, round*60+60, 7)
 		time.Sleep(40 * time.Millisecond)
 		switch round {
 		case 2:
@@ -90,7 +73,7 @@ func TestEveryFault(t *testing.T) {
 			up("broker-a")
 			tell(ids...)
 		case 6, 9:
-			w.end()
+			w.End()
 			w.begin(cfg)
 		case 8:
 			running["broker-b"].Crash()
@@ -100,7 +83,7 @@ func TestEveryFault(t *testing.T) {
 	mu.Lock()
 	calm = true
 	mu.Unlock()
-	w.flush()
+	w.Flush()
 	copies := w.check()
 	t.Logf("faults %v, %d copies, %+v", seen, copies, w.sink.Stats())
 	if copies == 0 || len(seen) != 6 {
@@ -116,13 +99,13 @@ func TestOutage(t *testing.T) {
 	w.fleet.SetMembers("broker-a")
 	w.fleet.Close()
 	w.begin(blobstream.Config{Source: discover.Static{b}, Retry: 50 * time.Millisecond})
-	w.fill(0, 300)
-	eventually(t, "undelivered records", func() bool { return w.sink.Stats().Undelivered > 300 })
+	w.Fill(0, 300, 7)
+	sinktest.Eventually(t, "undelivered records", func() bool { return w.sink.Stats().Undelivered > 300 })
 	if state, trouble := w.sink.Report(); !strings.Contains(trouble, "refused") || !strings.Contains(state, "partitions waiting") {
 		t.Errorf("report %s: %s", state, trouble)
 	}
 	w.start("broker-a", b.Address)
-	w.flush()
+	w.Flush()
 	w.check()
 	if st := w.sink.Stats(); st.Refused != 0 {
 		t.Errorf("%+v", st)
@@ -138,10 +121,10 @@ func TestWrongNodeID(t *testing.T) {
 	w.fleet.SetMembers("broker-a", "broker-b")
 	source := newMembers(route.Broker{ID: "broker-b", Address: right.Address}, route.Broker{ID: "broker-a", Address: other.Address})
 	w.begin(blobstream.Config{Source: source})
-	w.fill(0, 50)
-	eventually(t, "trouble", func() bool { _, trouble := w.sink.Report(); return strings.Contains(trouble, "its node id") })
+	w.Fill(0, 50, 7)
+	sinktest.Eventually(t, "trouble", func() bool { _, trouble := w.sink.Report(); return strings.Contains(trouble, "its node id") })
 	source.set(right, other)
-	w.flush()
+	w.Flush()
 	if copies := w.check(); copies != 0 {
 		t.Errorf("%d records were stored twice", copies)
 	}
@@ -160,15 +143,15 @@ func TestMissingTopic(t *testing.T) {
 	b := w.start("broker-a", "")
 	w.fleet.SetMembers("broker-a")
 	w.begin(blobstream.Config{Source: discover.Static{b}})
-	w.fill(0, 50)
-	eventually(t, "trouble", func() bool {
+	w.Fill(0, 50, 7)
+	sinktest.Eventually(t, "trouble", func() bool {
 		_, trouble := w.sink.Report()
 		return strings.Contains(trouble, "does not know the topic")
 	})
 	mu.Lock()
 	fault = brokertest.None
 	mu.Unlock()
-	w.flush()
+	w.Flush()
 	w.check()
 }
 
@@ -179,58 +162,28 @@ func TestTooLarge(t *testing.T) {
 	b := w.start("broker-a", "")
 	w.fleet.SetMembers("broker-a")
 	w.begin(blobstream.Config{Source: discover.Static{b}})
-	w.fill(0, 14)
-	id := testStream(2)
-	w.last[id]++
-	w.put(id, envelope.Position{Epoch: 3, TXID: w.last[id], Commit: w.last[id]}, delivery.FormUnit, &envelope.Schema{
+	w.Fill(0, 14, 7)
+	id := sinktest.Stream(2)
+	w.Next(id, &envelope.Schema{
 		TableGeneration: envelope.TableGeneration{Table: "wide", Generation: 1},
 		SQL:             "CREATE TABLE wide(a) -- " + strings.Repeat("x", 16<<20),
 		Columns:         []envelope.ColumnDef{{Name: "a"}},
 	})
-	w.fill(14, 28)
-	w.flush()
-	list, err := w.engine.Refusals()
+	w.Fill(14, 28, 7)
+	w.Flush()
+	list, err := w.Engine.Refusals()
 	if err != nil || len(list) != 1 || list[0].Stream != id || !strings.Contains(list[0].Reason, "max_record_bytes") {
 		t.Fatalf("refusals %+v, %v", list, err)
 	}
-	w.tell(list[0])
-	w.flush()
-	state, _ := w.read()
+	w.Tell(list[0])
+	w.Flush()
+	lines := read(t, w.fleet)
+	w.Ordered(lines)
+	state := sinktest.StateOf(t, lines)
+	w.CertifiedToTheEnd(state)
 	if gaps, err := state.Gaps(); err != nil || len(gaps) != 1 {
 		t.Errorf("gaps %v, %v", gaps, err)
 	}
-	for id, last := range w.last {
-		if at := state.Certified(id)[3]; at.TXID != last {
-			t.Errorf("stream %v is certified to %v, its last unit is %d", id, at, last)
-		}
-	}
-}
-
-// tell spools the gap of a refusal, as the exporter does.
-func (w *world) tell(r delivery.Refusal) {
-	w.t.Helper()
-	at := r.Last
-	at.Commit++
-	entry, err := w.spool.Begin(delivery.Unit{
-		Form: delivery.FormRecords, Stream: r.Stream, CommittedAt: r.CommittedAt, Node: r.Node,
-		Scope: r.Scope, Position: at, MinTXID: at.TXID, MaxTXID: at.TXID, Sink: r.Sink,
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	env := envelope.Envelope{Stream: r.Stream, Position: at, CommittedAt: r.CommittedAt, Node: r.Node, Origin: envelope.Live, Fragment: 1, Fragments: 1}
-	e, err := envelope.Encode(&envelope.Record{Envelope: env, Body: &envelope.Gap{From: r.From, To: r.To, Reason: r.Reason}})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if err := entry.Record(&e); err != nil {
-		w.t.Fatal(err)
-	}
-	if _, err := entry.Commit(); err != nil {
-		w.t.Fatal(err)
-	}
-	w.sync()
-	w.engine.Reported(r)
 }
 
 // TestLargeBatches sends more than one request takes.
@@ -240,10 +193,10 @@ func TestLargeBatches(t *testing.T) {
 	w.fleet.SetMembers("broker-a")
 	w.begin(blobstream.Config{Source: discover.Static{b}, BatchBytes: 4 << 20})
 	for i := range 40 {
-		w.unit(i%3, int64(i), strings.Repeat(fmt.Sprint(i), 100_000))
+		w.Unit(i%3, int64(i), strings.Repeat(fmt.Sprint(i), 100_000))
 	}
-	w.sync()
-	w.flush()
+	w.Sync()
+	w.Flush()
 	if copies := w.check(); copies != 0 {
 		t.Errorf("%d records were stored twice", copies)
 	}

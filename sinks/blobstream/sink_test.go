@@ -474,19 +474,6 @@ func TestWireSize(t *testing.T) {
 	}
 }
 
-func TestEndsInTheMiddle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, w := newLine(entries(300, 9)...), newWire()
-		w.took = time.Hour
-		_, end := begin(t, Config{QueueBytes: 10 << 10}, l, w)
-		time.Sleep(10 * time.Second)
-		end()
-		if len(l.acked) != 0 {
-			t.Errorf("acknowledged %v", l.acked)
-		}
-	})
-}
-
 // TestBrokenEntry: an entry that cannot be read ends the run with its error.
 func TestBrokenEntry(t *testing.T) {
 	broken := errors.New("torn")

@@ -23,6 +23,7 @@ import (
 
 	"celldexport/envelope"
 	"celldexport/sinks"
+	"celldexport/sinks/sinktest"
 )
 
 // benchEntry is an entry in memory.
@@ -91,7 +92,7 @@ func (q *benchQueue) Save([]byte) error     { return nil }
 func benchEntries(n int) []benchEntry {
 	list := make([]benchEntry, n)
 	for i := range list {
-		id := testStream(i % 500)
+		id := sinktest.Stream(i % 500)
 		at := envelope.Position{Epoch: 3, TXID: uint64(i/500 + 1), Commit: uint64(i/500 + 1)}
 		list[i] = benchEntry{uint64(i + 1), []envelope.Encoded{{
 			Envelope: envelope.Envelope{Stream: id, Position: at, CommittedAt: 1_790_000_000_000 + int64(i), Node: "node-a", Origin: envelope.Live, Fragment: 1, Fragments: 1},

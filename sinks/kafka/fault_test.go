@@ -5,7 +5,6 @@ package kafka
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net"
 	"strconv"
@@ -22,18 +21,11 @@ import (
 
 	"celldexport/envelope"
 	"celldexport/sinks/delivery"
+	"celldexport/sinks/sinktest"
 )
 
 func produceFault(c *kfake.Cluster, err *kerr.Error, count int) *kfake.FaultHandle {
 	return c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: err, Count: count})
-}
-
-func (w *world) fill(from, to int) {
-	w.t.Helper()
-	for i := from; i < to; i++ {
-		w.unit(i%5, int64(i%40), fmt.Sprintf("value %d", i))
-	}
-	w.sync()
 }
 
 // Errors that pass are waited for by the client itself: nothing is sent twice.
@@ -43,14 +35,14 @@ func TestTooFewReplicasAreWaitedFor(t *testing.T) {
 	fault := produceFault(c, kerr.NotEnoughReplicas, 8)
 	w := newWorld(t)
 	w.begin(Config{Brokers: c.ListenAddrs()})
-	w.fill(0, 200)
-	w.flush(30 * time.Second)
+	w.Fill(0, 200, 5)
+	w.Flush()
 	if fault.Hits() == 0 {
 		t.Error("the fault was not met")
 	}
 	list := consume(t, c.ListenAddrs())
 	w.check(list)
-	if resent := inOrder(t, list); resent != 0 {
+	if resent := w.inOrder(list); resent != 0 {
 		t.Errorf("%d messages were sent twice", resent)
 	}
 }
@@ -63,14 +55,14 @@ func TestStoredButNotAcknowledged(t *testing.T) {
 	fault := produceFault(c, kerr.NotEnoughReplicasAfterAppend, 5)
 	w := newWorld(t)
 	w.begin(Config{Brokers: c.ListenAddrs()})
-	w.fill(0, 200)
-	w.flush(30 * time.Second)
+	w.Fill(0, 200, 5)
+	w.Flush()
 	if fault.Hits() == 0 {
 		t.Error("the fault was not met")
 	}
 	list := consume(t, c.ListenAddrs())
 	w.check(list)
-	if resent := inOrder(t, list); resent != 0 {
+	if resent := w.inOrder(list); resent != 0 {
 		t.Errorf("%d messages are there twice", resent)
 	}
 }
@@ -92,33 +84,16 @@ func TestLateAnswersAreSentAgain(t *testing.T) {
 	})
 	w := newWorld(t)
 	w.begin(Config{Brokers: c.ListenAddrs(), Retry: 400 * time.Millisecond})
-	w.fill(0, 100)
-	w.flush(30 * time.Second)
+	w.Fill(0, 100, 5)
+	w.Flush()
 	if w.sink.Stats().Stalls == 0 {
 		t.Error("nothing counted as undelivered")
 	}
 	list := consume(t, c.ListenAddrs())
 	w.check(list)
-	inOrder(t, list)
-	sameBytes(t, list)
-	w.logs.wait(t, "no acknowledgement within 400ms")
-	w.logs.wait(t, "kafka takes records again")
-}
-
-// sameBytes reports a record that was sent again as other bytes.
-func sameBytes(t *testing.T, list []message) {
-	t.Helper()
-	seen := map[string]string{}
-	for _, m := range list {
-		id := fmt.Sprint(m.rec.Stream, m.rec.Position, m.rec.Body.Kind(), m.rec.Fragment, m.rec.Fragments)
-		if w, ok := m.rec.Body.(*envelope.Watermark); ok {
-			id += fmt.Sprint(w.Through)
-		}
-		if old, ok := seen[id]; ok && old != string(m.Value) {
-			t.Errorf("sent again as other bytes:\n%s\n%s", old, m.Value)
-		}
-		seen[id] = string(m.Value)
-	}
+	w.inOrder(list)
+	w.Logs.Wait(t, "no acknowledgement within 400ms")
+	w.Logs.Wait(t, "kafka takes records again")
 }
 
 // An outage far longer than a record may take ends without a loss, and its
@@ -137,37 +112,27 @@ func TestOutage(t *testing.T) {
 	}
 	w := newWorld(t)
 	w.begin(Config{Brokers: []string{addr}, Retry: 500 * time.Millisecond})
-	w.fill(0, 50)
-	w.logs.wait(t, "Connection refused")
+	w.Fill(0, 50, 5)
+	w.Logs.Wait(t, "Connection refused")
 	c := open()
-	w.flush(30 * time.Second)
+	w.Flush()
 	c.Close()
-	w.fill(50, 150)
-	eventually(t, "trouble", func() bool { _, trouble := w.sink.Report(); return trouble != "" })
+	w.Fill(50, 150, 5)
+	sinktest.Eventually(t, "trouble", func() bool { _, trouble := w.sink.Report(); return trouble != "" })
 	time.Sleep(1500 * time.Millisecond)
-	w.fill(150, 250)
+	w.Fill(150, 250, 5)
 	c = open()
 	defer c.Close()
-	w.flush(30 * time.Second)
+	w.Flush()
 	if state, trouble := w.sink.Report(); trouble != "" {
 		t.Errorf("after the outage: %s: %s", state, trouble)
 	}
 	list := consume(t, []string{addr})
 	w.check(list)
-	inOrder(t, list)
-	sameBytes(t, list)
-	if st := w.status(); st.Dropped != 0 || st.Restarts != 0 {
+	w.inOrder(list)
+	if st := w.Status(); st.Dropped != 0 || st.Restarts != 0 {
 		t.Errorf("after an outage %d records are dropped, and the sink was restarted %d times", st.Dropped, st.Restarts)
 	}
-}
-
-func (w *world) status() delivery.SinkStatus {
-	w.t.Helper()
-	list, err := w.engine.Status()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return list[0]
 }
 
 func freePort(t *testing.T) int {
@@ -191,15 +156,15 @@ func TestMissingTopic(t *testing.T) {
 	defer c.Close()
 	w := newWorld(t)
 	w.begin(Config{Brokers: c.ListenAddrs()})
-	w.fill(0, 20)
-	w.logs.wait(t, `topic \"celld-changes\" does not exist`)
+	w.Fill(0, 20, 5)
+	w.Logs.Wait(t, `topic \"celld-changes\" does not exist`)
 	if c.TopicInfo(testTopic) != nil {
 		t.Fatal("the topic was made by asking for it")
 	}
 	if err := c.CreateTopic(testTopic, 3, nil); err != nil {
 		t.Fatal(err)
 	}
-	w.flush(30 * time.Second)
+	w.Flush()
 	w.check(consume(t, c.ListenAddrs()))
 }
 
@@ -217,54 +182,33 @@ func TestFatalErrorRebuildsTheProducer(t *testing.T) {
 			c := newCluster(t)
 			w := newWorld(t)
 			w.begin(Config{Brokers: c.ListenAddrs()})
-			w.fill(0, 50)
-			w.flush(30 * time.Second)
+			w.Fill(0, 50, 5)
+			w.Flush()
 			fail(c)
-			w.fill(50, 150)
-			w.flush(30 * time.Second)
+			w.Fill(50, 150, 5)
+			w.Flush()
 			list := consume(t, c.ListenAddrs())
 			w.check(list)
-			inOrder(t, list)
-			sameBytes(t, list)
+			w.inOrder(list)
 		})
 	}
 	t.Run("said by the client", func(t *testing.T) {
 		c := newCluster(t)
 		w := newWorld(t)
 		w.begin(Config{Brokers: c.ListenAddrs()})
-		w.fill(0, 50)
-		w.flush(30 * time.Second)
+		w.Fill(0, 50, 5)
+		w.Flush()
 		opened := make(chan *session, 1)
 		w.sink.opened = func(s *session) { opened <- s }
 		produceFault(c, kerr.TopicAuthorizationFailed, 1)
-		w.fill(50, 60)
+		w.Fill(50, 60, 5)
 		(<-opened).p.TestFatalError(kafka.ErrOutOfOrderSequenceNumber, "as if the broker had lost its state")
-		w.fill(60, 150)
-		w.flush(30 * time.Second)
+		w.Fill(60, 150, 5)
+		w.Flush()
 		list := consume(t, c.ListenAddrs())
 		w.check(list)
-		inOrder(t, list)
+		w.inOrder(list)
 	})
-}
-
-// A process that ends in mid-stream goes on where the acknowledgements ended.
-func TestRestartInMidStream(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	w := newWorld(t)
-	for round := range 4 {
-		w.begin(Config{Brokers: c.ListenAddrs()})
-		w.fill(round*300, (round+1)*300)
-		if round < 3 {
-			time.Sleep(time.Duration(round*4) * time.Millisecond)
-			w.end()
-		}
-	}
-	w.flush(30 * time.Second)
-	list := consume(t, c.ListenAddrs())
-	w.check(list)
-	inOrder(t, list)
-	sameBytes(t, list)
 }
 
 // A record that the topic will never take is given up after it was refused
@@ -282,34 +226,34 @@ func TestTooLargeForTheTopic(t *testing.T) {
 	}
 	w := newWorld(t)
 	w.begin(Config{Brokers: c.ListenAddrs(), MaxRecordBytes: 1 << 20})
-	w.fill(0, 40)
-	w.unit(2, 999, noise(60000))
-	w.fill(40, 80)
-	w.flush(30 * time.Second)
-	w.logs.wait(t, "max.message.bytes is less than a record may take")
+	w.Fill(0, 40, 5)
+	w.Unit(2, 999, noise(60000))
+	w.Fill(40, 80, 5)
+	w.Flush()
+	w.Logs.Wait(t, "max.message.bytes is less than a record may take")
 
-	st := w.status()
+	st := w.Status()
 	if st.Dropped != 1 || w.sink.Stats().Refused != 1 {
 		t.Errorf("%d records are counted as dropped, the sink refused %d, want 1", st.Dropped, w.sink.Stats().Refused)
 	}
-	held, ok, err := w.engine.Delivered(testStream(2), 3, SinkName)
+	held, ok, err := w.Engine.Delivered(sinktest.Stream(2), 3, SinkName)
 	if err != nil || !ok {
 		t.Fatal(ok, err)
 	}
 	if held.Certified != nil && held.Certified.TXID >= 9 {
 		t.Errorf("stream 2 is certified to %v before the gap is told", held.Certified)
 	}
-	list, err := w.engine.Refusals()
+	list, err := w.Engine.Refusals()
 	if err != nil || len(list) != 1 {
 		t.Fatalf("%d refusals, %v, want one", len(list), err)
 	}
 	r := list[0]
-	if !strings.Contains(r.Reason, "max.message.bytes (20000)") || !strings.Contains(r.Reason, "1114112") || r.Stream != testStream(2) {
+	if !strings.Contains(r.Reason, "max.message.bytes (20000)") || !strings.Contains(r.Reason, "1114112") || r.Stream != sinktest.Stream(2) {
 		t.Errorf("refusal %+v names neither limit nor what is needed", r)
 	}
-	w.tell(r)
-	w.flush(30 * time.Second)
-	if again, err := w.engine.Refusals(); err != nil || len(again) != 0 {
+	w.Tell(r)
+	w.Flush()
+	if again, err := w.Engine.Refusals(); err != nil || len(again) != 0 {
 		t.Errorf("after the gap: %v %v", again, err)
 	}
 	checkOneGap(t, w, consume(t, c.ListenAddrs()), r)
@@ -337,17 +281,17 @@ func TestBatchesTooLargeForTheTopic(t *testing.T) {
 				if i == 0 {
 					w.begin(Config{Brokers: c.ListenAddrs()})
 				}
-				w.unit(i%5, int64(i), noise(1000))
+				w.Unit(i%5, int64(i), noise(1000))
 			}
-			w.unit(3, 5000, noise(40000))
-			w.sync()
-			w.flush(30 * time.Second)
+			w.Unit(3, 5000, noise(40000))
+			w.Sync()
+			w.Flush()
 			if st := w.sink.Stats(); st.Refused != 0 || st.Sessions > 8 || readable && st.Sessions != 2 {
 				t.Errorf("%d records are refused, in %d sessions", st.Refused, st.Sessions)
 			}
 			list := consume(t, c.ListenAddrs())
 			w.check(list)
-			inOrder(t, list)
+			w.inOrder(list)
 		})
 	}
 }
@@ -362,36 +306,11 @@ func noise(bytes int) string {
 	return strings.ReplaceAll(string(text), `\\`, "/")
 }
 
-// tell spools the gap of a refusal, as the exporter does.
-func (w *world) tell(r delivery.Refusal) {
-	w.t.Helper()
-	at := r.Last
-	at.Commit++
-	env := envelope.Envelope{Stream: r.Stream, Position: at, CommittedAt: r.CommittedAt, Node: r.Node, Origin: envelope.Live, Fragment: 1, Fragments: 1}
-	entry, err := w.spool.Begin(delivery.Unit{Form: delivery.FormRecords, Stream: r.Stream, CommittedAt: r.CommittedAt, Node: r.Node,
-		Scope: r.Scope, Position: at, MinTXID: at.TXID, MaxTXID: at.TXID, Sink: r.Sink})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	e, err := envelope.Encode(&envelope.Record{Envelope: env, Body: &envelope.Gap{From: r.From, To: r.To, Reason: r.Reason}})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if err := entry.Record(&e); err != nil {
-		w.t.Fatal(err)
-	}
-	if _, err := entry.Commit(); err != nil {
-		w.t.Fatal(err)
-	}
-	w.sync()
-	w.engine.Reported(r)
-}
-
 // checkOneGap holds that the consumer has everything but the refused record,
 // knows so, and has the rest certified.
 func checkOneGap(t *testing.T, w *world, list []message, r delivery.Refusal) {
 	t.Helper()
-	inOrder(t, list, r.To)
+	w.inOrder(list)
 	gaps, at := 0, map[envelope.Position]bool{}
 	for _, m := range list {
 		checkMessage(t, m)
@@ -410,12 +329,8 @@ func checkOneGap(t *testing.T, w *world, list []message, r delivery.Refusal) {
 	if gaps != 1 || at[r.To] {
 		t.Errorf("%d gaps; the refused unit at %v arrived: %v", gaps, r.To, at[r.To])
 	}
-	state := newState(t, list)
-	for id, last := range w.last {
-		if c := state.Certified(id)[3]; c.TXID != last {
-			t.Errorf("stream %v is certified to %v, its last unit is %d", id, c, last)
-		}
-	}
+	state := sinktest.StateOf(t, values(list))
+	w.CertifiedToTheEnd(state)
 	rows, err := state.Gaps()
 	if err != nil || len(rows) != 1 {
 		t.Errorf("the consumer knows of %d gaps, %v", len(rows), err)
@@ -430,13 +345,13 @@ func TestRefusalsSurviveARestart(t *testing.T) {
 	w := newWorld(t)
 	cfg := Config{Brokers: c.ListenAddrs(), MaxRecordBytes: 4096, Properties: properties(t, "message.max.bytes=70000")}
 	w.begin(cfg)
-	w.fill(0, 10)
-	w.unit(1, 7, strings.Repeat("x", 80000))
-	w.sync()
-	w.flush(30 * time.Second)
-	w.end()
+	w.Fill(0, 10, 5)
+	w.Unit(1, 7, strings.Repeat("x", 80000))
+	w.Sync()
+	w.Flush()
+	w.End()
 	w.begin(cfg)
-	list, err := w.engine.Refusals()
+	list, err := w.Engine.Refusals()
 	if err != nil || len(list) != 1 {
 		t.Fatalf("%d refusals after a restart, %v, want one", len(list), err)
 	}
@@ -444,19 +359,20 @@ func TestRefusalsSurviveARestart(t *testing.T) {
 		t.Errorf("the reason is %q", r.Reason)
 	}
 	broken := produceFault(c, kerr.NotEnoughReplicas, -1)
-	w.tell(list[0])
-	w.end()
+	w.Tell(list[0])
+	w.End()
 	w.begin(cfg)
-	if again, err := w.engine.Refusals(); err != nil || len(again) != 0 {
+	if again, err := w.Engine.Refusals(); err != nil || len(again) != 0 {
 		t.Errorf("with the gap in the spool: %v, %v", again, err)
 	}
 	broken.Remove()
-	w.fill(10, 20)
-	w.flush(30 * time.Second)
+	w.Fill(10, 20, 5)
+	w.Flush()
 	checkOneGap(t, w, consume(t, c.ListenAddrs()), list[0])
 }
 
-// Ending does not wait for brokers that do not answer.
+// Ending does not wait for brokers that do not answer, however much is under
+// way.
 func TestEndsWithStalledBrokers(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -467,24 +383,20 @@ func TestEndsWithStalledBrokers(t *testing.T) {
 	})
 	w := newWorld(t)
 	w.begin(Config{Brokers: c.ListenAddrs()})
-	w.fill(0, 5000)
-	eventually(t, "messages under way", func() bool { return w.sink.Stats().Partitions > 0 })
+	w.Fill(0, 5000, 5)
+	sinktest.Eventually(t, "messages under way", func() bool { return w.sink.Stats().Partitions > 0 })
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
-	if err := w.engine.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	if err := w.Engine.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("flush: %v", err)
 	}
-	begin := time.Now()
-	w.end()
-	if took := time.Since(begin); took > 10*time.Second {
-		t.Errorf("ending took %v", took)
-	}
+	w.End() // within its time
 	close(stalled)
 	w.begin(Config{Brokers: c.ListenAddrs()})
-	w.flush(30 * time.Second)
+	w.Flush()
 	list := consume(t, c.ListenAddrs())
 	w.check(list)
-	sameBytes(t, list)
+	w.Exact(values(list))
 }
 
 // One partition that does not answer does not stop the others.
@@ -495,8 +407,8 @@ func TestOneStuckPartition(t *testing.T) {
 	fault := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Partitions: []int32{part}, Topic: testTopic, Err: kerr.NotEnoughReplicas, Count: -1})
 	w := newWorld(t)
 	w.begin(Config{Brokers: c.ListenAddrs(), Retry: time.Second})
-	w.fill(0, 500)
-	eventually(t, "the other streams", func() bool {
+	w.Fill(0, 500, 5)
+	sinktest.Eventually(t, "the other streams", func() bool {
 		for n := range 5 {
 			if partitionOf(t, c, n) != part && count(t, c, n) < 101 {
 				return false
@@ -504,28 +416,28 @@ func TestOneStuckPartition(t *testing.T) {
 		}
 		return true
 	})
-	if got := w.status(); got.Records > 400 {
+	if got := w.Status(); got.Records > 400 {
 		t.Errorf("%d records are acknowledged behind one that is not", got.Records)
 	}
 	fault.Remove()
-	w.flush(30 * time.Second)
+	w.Flush()
 	list := consume(t, c.ListenAddrs())
 	w.check(list)
-	inOrder(t, list)
+	w.inOrder(list)
 }
 
 // partitionOf is where stream n goes: librdkafka's default partitioner takes
 // the CRC32 of the key.
 func partitionOf(t *testing.T, c *kfake.Cluster, n int) int32 {
 	t.Helper()
-	return int32(crc(testStream(n).Key()) % uint32(len(c.PartitionInfos(testTopic))))
+	return int32(crc(sinktest.Stream(n).Key()) % uint32(len(c.PartitionInfos(testTopic))))
 }
 
 func count(t *testing.T, c *kfake.Cluster, n int) int {
 	t.Helper()
 	found := 0
 	for _, m := range consume(t, c.ListenAddrs()) {
-		if m.rec.Stream == testStream(n) && m.rec.Body.Kind() != envelope.KindWatermark {
+		if m.rec.Stream == sinktest.Stream(n) && m.rec.Body.Kind() != envelope.KindWatermark {
 			found++
 		}
 	}

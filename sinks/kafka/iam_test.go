@@ -21,6 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/oauth"
 
 	"celldexport/sinks/kafka/mskiam"
+	"celldexport/sinks/sinktest"
 )
 
 // keyServer gives credentials of a short life, as instance metadata does.
@@ -70,8 +71,8 @@ func TestIAMTokensAreRenewedWhileIdle(t *testing.T) {
 	source := &mskiam.Source{Brokers: c.ListenAddrs(), Load: keys.load("eu-central-1")}
 	w := newWorld(t)
 	w.begin(Config{Brokers: c.ListenAddrs(), IAM: true, Tokens: source, Properties: properties(t, "ssl.ca.location="+a.file)})
-	w.fill(0, 20)
-	w.flush(30 * time.Second)
+	w.Fill(0, 20, 5)
+	w.Flush()
 	first, _ := gate.let()
 
 	keys.mu.Lock()
@@ -82,12 +83,12 @@ func TestIAMTokensAreRenewedWhileIdle(t *testing.T) {
 	if keys.failed != 1 || slices.Equal(in, first) {
 		t.Errorf("after the first token's life: %d failures, signed in %d times, before %d", keys.failed, len(in), len(first))
 	}
-	w.logs.wait(t, "the valid one stays in use")
-	w.fill(20, 40)
-	w.flush(10 * time.Second)
+	w.Logs.Wait(t, "the valid one stays in use")
+	w.Fill(20, 40, 5)
+	w.Flush()
 	gate.hangUp()
-	w.fill(40, 60)
-	w.flush(10 * time.Second)
+	w.Fill(40, 60, 5)
+	w.Flush()
 
 	reader := kgo.SASL(oauth.Oauth(func(ctx context.Context) (oauth.Auth, error) {
 		token, err := source.Token(ctx)
@@ -98,7 +99,7 @@ func TestIAMTokensAreRenewedWhileIdle(t *testing.T) {
 	if _, refused := gate.let(); len(refused) > 0 {
 		t.Errorf("tokens were refused: %v", refused)
 	}
-	if strings.Contains(w.logs.String(), "secret/") || strings.Contains(w.logs.String(), in[0]) {
+	if strings.Contains(w.Logs.String(), "secret/") || strings.Contains(w.Logs.String(), in[0]) {
 		t.Error("a secret or a token is logged")
 	}
 }
@@ -123,10 +124,10 @@ func TestIAMSaysWhatIsMissing(t *testing.T) {
 			source := &mskiam.Source{Brokers: c.ListenAddrs(), Load: keys.load(test.region)}
 			w := newWorld(t)
 			w.begin(Config{Brokers: c.ListenAddrs(), IAM: true, Tokens: source, Properties: properties(t, "ssl.ca.location="+a.file)})
-			w.fill(0, 5)
-			w.logs.wait(t, test.want)
-			eventually(t, test.want, func() bool { _, trouble := w.sink.Report(); return strings.Contains(trouble, test.want) })
-			if st := w.status(); st.Dropped != 0 || st.BacklogEntries == 0 {
+			w.Fill(0, 5, 5)
+			w.Logs.Wait(t, test.want)
+			sinktest.Eventually(t, test.want, func() bool { _, trouble := w.sink.Report(); return strings.Contains(trouble, test.want) })
+			if st := w.Status(); st.Dropped != 0 || st.BacklogEntries == 0 {
 				t.Errorf("without a token %d records are dropped, %d entries wait", st.Dropped, st.BacklogEntries)
 			}
 		})
@@ -161,8 +162,8 @@ func TestIAMUsesTheDefaultChain(t *testing.T) {
 			c := newCluster(t, kfake.ListenFn(gate.listen))
 			w := newWorld(t)
 			w.begin(Config{Brokers: c.ListenAddrs(), IAM: true, Properties: properties(t, "ssl.ca.location="+a.file)})
-			w.fill(0, 5)
-			w.flush(20 * time.Second)
+			w.Fill(0, 5, 5)
+			w.Flush()
 		})
 	}
 }

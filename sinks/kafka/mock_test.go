@@ -33,10 +33,10 @@ func TestSlowBrokers(t *testing.T) {
 	w.begin(Config{Brokers: brokers, Retry: 5 * time.Second})
 	const units = 4000
 	for i := range 10 {
-		w.fill(i*units/10, (i+1)*units/10)
+		w.Fill(i*units/10, (i+1)*units/10, 5)
 	}
-	w.flush(60 * time.Second)
-	if st := w.status(); st.Dropped != 0 || st.BacklogEntries != 0 || st.Records < units {
+	w.Flush()
+	if st := w.Status(); st.Dropped != 0 || st.BacklogEntries != 0 || st.Records < units {
 		t.Errorf("%d records are delivered, %d dropped, %d entries wait", st.Records, st.Dropped, st.BacklogEntries)
 	}
 	if st := w.sink.Stats(); st.Sessions != 1 || st.Stalls != 0 {
@@ -46,17 +46,17 @@ func TestSlowBrokers(t *testing.T) {
 	if err := mock.SetBrokerDown(1); err != nil {
 		t.Fatal(err)
 	}
-	w.fill(units, units+500)
+	w.Fill(units, units+500, 5)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if err := w.engine.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	if err := w.Engine.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("flush with the broker down: %v", err)
 	}
 	if err := mock.SetBrokerUp(1); err != nil {
 		t.Fatal(err)
 	}
-	w.flush(30 * time.Second)
-	if st := w.status(); st.Dropped != 0 || st.BacklogEntries != 0 {
+	w.Flush()
+	if st := w.Status(); st.Dropped != 0 || st.BacklogEntries != 0 {
 		t.Errorf("after the outage %d are dropped, %d entries wait", st.Dropped, st.BacklogEntries)
 	}
 }

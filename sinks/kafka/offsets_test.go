@@ -11,8 +11,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"celldexport/envelope/apply"
 )
 
 // partEnds are the ends of the partitions that hold anything.
@@ -62,18 +60,6 @@ func topicEnds(t testing.TB, client *kgo.Client, topic string) partEnds {
 }
 
 func crc(key []byte) uint32 { return crc32.ChecksumIEEE(key) }
-
-// newState is a consumer that has the messages.
-func newState(t testing.TB, list []message) *apply.State {
-	t.Helper()
-	state := apply.New()
-	for _, m := range list {
-		if err := state.Add(m.rec); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return state
-}
 
 // properties writes a file of properties.
 func properties(t testing.TB, lines ...string) string {

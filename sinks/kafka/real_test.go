@@ -67,11 +67,11 @@ func TestApacheKafka(t *testing.T) {
 		for _, compression := range []string{"lz4", "zstd", "snappy", "gzip", "none"} {
 			w := newRealWorld(t, brokers, 6, limit)
 			w.begin(Config{Brokers: brokers, Properties: properties(t, "compression.type="+compression)})
-			w.fill(0, 2000)
-			w.flush(60 * time.Second)
+			w.Fill(0, 2000, 5)
+			w.Flush()
 			list := consumeTopic(t, w.topic, brokers)
 			w.check(list)
-			if resent := inOrder(t, list); resent != 0 {
+			if resent := w.inOrder(list); resent != 0 {
 				t.Errorf("%s: %d messages were sent twice", compression, resent)
 			}
 		}
@@ -80,49 +80,48 @@ func TestApacheKafka(t *testing.T) {
 		w := newRealWorld(t, brokers, 3, limit)
 		for round := range 5 {
 			w.begin(Config{Brokers: brokers})
-			w.fill(round*400, (round+1)*400)
+			w.Fill(round*400, (round+1)*400, 5)
 			if round < 4 {
 				time.Sleep(time.Duration(round*30) * time.Millisecond)
-				w.end()
+				w.End()
 			}
 		}
-		w.flush(60 * time.Second)
+		w.Flush()
 		list := consumeTopic(t, w.topic, brokers)
 		w.check(list)
-		inOrder(t, list)
-		sameBytes(t, list)
+		w.inOrder(list)
 	})
 	t.Run("a topic made late", func(t *testing.T) {
 		w := newRealWorld(t, brokers, 0, nil)
 		w.begin(Config{Brokers: brokers})
-		w.fill(0, 50)
-		w.logs.wait(t, "does not exist")
+		w.Fill(0, 50, 5)
+		w.Logs.Wait(t, "does not exist")
 		makeTopic(t, brokers, w.topic, 2, limit)
-		w.flush(60 * time.Second)
+		w.Flush()
 		w.check(consumeTopic(t, w.topic, brokers))
 	})
 	t.Run("records at the limit", func(t *testing.T) { realSizes(t, brokers) })
 	t.Run("a record too large", func(t *testing.T) {
 		w := newRealWorld(t, brokers, 1, map[string]string{"max.message.bytes": "20000"})
 		w.begin(Config{Brokers: brokers})
-		w.fill(0, 40)
-		w.unit(2, 999, noise(60000))
-		w.fill(40, 80)
-		w.flush(60 * time.Second)
-		refusals, err := w.engine.Refusals()
+		w.Fill(0, 40, 5)
+		w.Unit(2, 999, noise(60000))
+		w.Fill(40, 80, 5)
+		w.Flush()
+		refusals, err := w.Engine.Refusals()
 		if err != nil || len(refusals) != 1 || !strings.Contains(refusals[0].Reason, "max.message.bytes (20000)") {
 			t.Fatalf("refusals %+v, %v", refusals, err)
 		}
-		w.tell(refusals[0])
-		w.flush(60 * time.Second)
+		w.Tell(refusals[0])
+		w.Flush()
 		checkOneGap(t, w, consumeTopic(t, w.topic, brokers), refusals[0])
 	})
 	t.Run("timestamps refused", func(t *testing.T) {
 		w := newRealWorld(t, brokers, 1, map[string]string{"message.timestamp.before.max.ms": "1000"})
 		w.begin(Config{Brokers: brokers})
-		w.fill(0, 5)
-		w.flush(60 * time.Second)
-		refusals, err := w.engine.Refusals()
+		w.Fill(0, 5, 5)
+		w.Flush()
+		refusals, err := w.Engine.Refusals()
 		if err != nil || len(refusals) != 5 || !strings.Contains(refusals[0].Reason, "message.timestamp.before.max.ms") {
 			t.Errorf("%d refusals %+v, %v", len(refusals), refusals, err)
 		}
@@ -138,14 +137,14 @@ func realSizes(t *testing.T, brokers []string) {
 	for i := range 6 {
 		size := 1<<20 - overhead + i
 		if i%2 == 0 {
-			w.unit(i, 1, strings.Repeat("x", size))
+			w.Unit(i, 1, strings.Repeat("x", size))
 		} else {
-			w.unit(i, 1, noise(size))
+			w.Unit(i, 1, noise(size))
 		}
 	}
-	w.sync()
-	w.flush(60 * time.Second)
-	if st := w.status(); st.Dropped != 0 {
+	w.Sync()
+	w.Flush()
+	if st := w.Status(); st.Dropped != 0 {
 		t.Errorf("%d records are dropped", st.Dropped)
 	}
 	w.check(consumeTopic(t, w.topic, brokers, kgo.FetchMaxPartitionBytes(4<<20)))

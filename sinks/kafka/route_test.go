@@ -5,11 +5,12 @@ package kafka
 import (
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/confluentinc/confluent-kafka-go/v2/kafka"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"celldexport/sinks/sinktest"
 )
 
 // Every partitioner sends a key where librdkafka itself would.
@@ -24,7 +25,7 @@ func TestRouteIsThatOfLibrdkafka(t *testing.T) {
 	if err := mock.CreateTopic(testTopic, partitions, 1); err != nil {
 		t.Fatal(err)
 	}
-	keys := [][]byte{testStream(1).Key(), {0}, {0xff}, {0x80, 0x81}, []byte("abc"), []byte("grüße")}
+	keys := [][]byte{sinktest.Stream(1).Key(), {0}, {0xff}, {0x80, 0x81}, []byte("abc"), []byte("grüße")}
 	random := rand.New(rand.NewPCG(1, 2))
 	for len(keys) < 200 {
 		key := make([]byte, 1+random.IntN(70))
@@ -83,8 +84,8 @@ func TestMorePartitions(t *testing.T) {
 	c := newCluster(t)
 	w := newWorld(t)
 	w.begin(Config{Brokers: c.ListenAddrs(), Properties: properties(t, "topic.metadata.refresh.interval.ms=100")})
-	w.fill(0, 300)
-	w.flush(30 * time.Second)
+	w.Fill(0, 300, 5)
+	w.Flush()
 	sessions := w.sink.Stats().Sessions
 
 	client, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...))
@@ -100,16 +101,16 @@ func TestMorePartitions(t *testing.T) {
 	if err != nil || resp.Topics[0].ErrorCode != 0 {
 		t.Fatalf("more partitions: %v, %+v", err, resp)
 	}
-	w.fill(300, 600) // some of it on the way while the partitions come
-	eventually(t, "the new partitions", func() bool { return w.sink.Stats().Partitions == 9 })
-	w.fill(600, 900)
-	w.flush(30 * time.Second)
+	w.Fill(300, 600, 5) // some of it on the way while the partitions come
+	sinktest.Eventually(t, "the new partitions", func() bool { return w.sink.Stats().Partitions == 9 })
+	w.Fill(600, 900, 5)
+	w.Flush()
 
 	list := consume(t, c.ListenAddrs())
 	w.check(list)
-	sameBytes(t, list)
+	w.Exact(values(list))
 	if st := w.sink.Stats(); st.Sessions != sessions {
-		t.Errorf("%d sessions were opened for the new partitions\n%s", st.Sessions-sessions, w.logs)
+		t.Errorf("%d sessions were opened for the new partitions\n%s", st.Sessions-sessions, w.Logs)
 	}
 	late := false
 	for _, m := range list {

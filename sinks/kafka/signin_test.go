@@ -23,6 +23,8 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"celldexport/sinks/sinktest"
 )
 
 // authority is a private certificate authority with one server certificate.
@@ -96,10 +98,10 @@ func TestSignsInOverTLSWithAPrivateAuthority(t *testing.T) {
 			c := newCluster(t, opts...)
 			w := newWorld(t)
 			w.begin(Config{Brokers: c.ListenAddrs(), Properties: properties(t, lines...)})
-			w.fill(0, 60)
-			w.flush(30 * time.Second)
+			w.Fill(0, 60, 5)
+			w.Flush()
 			w.check(consume(t, c.ListenAddrs(), read...))
-			if strings.Contains(w.logs.String(), password) {
+			if strings.Contains(w.Logs.String(), password) {
 				t.Error("the password is logged")
 			}
 		})
@@ -122,9 +124,9 @@ func TestSignInFailuresAreTold(t *testing.T) {
 			c := newCluster(t, kfake.TLS(a.server), kfake.EnableSASL(), kfake.Superuser("PLAIN", "celld", "right"))
 			w := newWorld(t)
 			w.begin(Config{Brokers: c.ListenAddrs(), Properties: properties(t, test.lines...)})
-			w.fill(0, 5)
-			eventually(t, test.want, func() bool { _, trouble := w.sink.Report(); return strings.Contains(trouble, test.want) })
-			if strings.Contains(w.logs.String(), "hunter2") {
+			w.Fill(0, 5, 5)
+			sinktest.Eventually(t, test.want, func() bool { _, trouble := w.sink.Report(); return strings.Contains(trouble, test.want) })
+			if strings.Contains(w.Logs.String(), "hunter2") {
 				t.Error("the password is logged")
 			}
 		})

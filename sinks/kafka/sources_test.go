@@ -8,7 +8,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
@@ -23,9 +22,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials/endpointcreds"
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"celldexport/sinks"
-	"celldexport/sinks/delivery"
 	"celldexport/sinks/kafka/mskiam"
+	"celldexport/sinks/sinktest"
 )
 
 // chainLink is one source of the SDK's default chain.
@@ -206,24 +204,10 @@ type chained struct {
 	session atomic.Pointer[session] // the newest
 }
 
-// begin is the world's, but takes hold of the session.
-func (c *chained) begin(cfg Config) {
-	c.t.Helper()
-	var err error
-	if c.spool, err = delivery.OpenSpool(c.t.TempDir(), delivery.Options{}); err != nil {
-		c.t.Fatal(err)
-	}
-	cfg.Topic, cfg.Logger = c.topic, slog.New(slog.NewTextHandler(c.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	if c.sink, err = New(cfg); err != nil {
-		c.t.Fatal(err)
-	}
-	c.sink.opened = func(s *session) { c.session.Store(s) }
-	if c.engine, err = delivery.New(delivery.Config{Spool: c.spool, Sinks: []sinks.Sink{c.sink}, Dir: c.dir, Logger: cfg.Logger}); err != nil {
-		c.t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	c.stop, c.done = cancel, make(chan error, 1)
-	go func() { c.done <- c.engine.Run(ctx) }()
+func newChained(t *testing.T, gate *iamGate) *chained {
+	c := &chained{world: newWorld(t), gate: gate}
+	c.opened = func(s *session) { c.session.Store(s) }
+	return c
 }
 
 // refreshed has the session make another token, as librdkafka asks for, and
@@ -235,7 +219,7 @@ func (c *chained) refreshed() {
 	r.valid = time.Time{}
 	r.mu.Unlock()
 	r.wanted()
-	eventually(c.t, "another token is in use", func() bool { now, err := c.valid(); return err == nil && !now.IsZero() })
+	sinktest.Eventually(c.t, "another token is in use", func() bool { now, err := c.valid(); return err == nil && !now.IsZero() })
 }
 
 // valid is until when the token in use is, and why there is no newer one.
@@ -287,14 +271,14 @@ func TestIAMSources(t *testing.T) {
 			first := i.rotate(time.Hour)
 			link.give(t, i, dir)
 
-			c := &chained{world: newWorld(t), gate: gate}
+			c := newChained(t, gate)
 			cfg := Config{Brokers: cluster.ListenAddrs(), IAM: true, Properties: properties(t, "ssl.ca.location="+a.file)}
 			if link.redirected {
 				cfg.Tokens = transported(t, i)
 			}
 			c.begin(cfg)
-			c.fill(0, 5)
-			c.flush(20 * time.Second)
+			c.Fill(0, 5, 5)
+			c.Flush()
 			c.signedInWith(first, link.lasting)
 
 			// Two minutes are less than what the SDK keeps away from the end.
@@ -302,17 +286,17 @@ func TestIAMSources(t *testing.T) {
 			link.give(t, i, dir)
 			c.refreshed()
 			gate.hangUp()
-			c.fill(5, 10)
-			c.flush(20 * time.Second)
+			c.Fill(5, 10, 5)
+			c.Flush()
 			c.signedInWith(second, link.lasting)
 
 			link.take(t, i, dir)
 			c.session.Load().token.wanted()
-			c.logs.wait(t, "the valid one stays in use")
-			c.logs.wait(t, link.why)
-			c.fill(10, 15)
-			c.flush(20 * time.Second)
-			if said := c.logs.String(); strings.Contains(said, "hush") || strings.Contains(said, "ASIA") || strings.Contains(said, metadataToken) {
+			c.Logs.Wait(t, "the valid one stays in use")
+			c.Logs.Wait(t, link.why)
+			c.Fill(10, 15, 5)
+			c.Flush()
+			if said := c.Logs.String(); strings.Contains(said, "hush") || strings.Contains(said, "ASIA") || strings.Contains(said, metadataToken) {
 				t.Errorf("a secret, a token or a key is logged:\n%s", said)
 			}
 		})
@@ -332,20 +316,20 @@ func TestIAMSourceIsAskedAgainWhileIdle(t *testing.T) {
 	link.use(t, i, dir)
 	i.rotate(8 * time.Second)
 	link.give(t, i, dir)
-	c := &chained{world: newWorld(t), gate: gate}
+	c := newChained(t, gate)
 	c.begin(Config{Brokers: cluster.ListenAddrs(), IAM: true, Properties: properties(t, "ssl.ca.location="+a.file)})
-	c.fill(0, 5)
-	c.flush(20 * time.Second)
+	c.Fill(0, 5, 5)
+	c.Flush()
 	first, _ := c.valid()
 
 	second := i.rotate(time.Hour)
 	link.give(t, i, dir)
-	eventually(t, "a token of the new credentials", func() bool { now, err := c.valid(); return err == nil && now.After(first.Add(time.Minute)) })
+	sinktest.Eventually(t, "a token of the new credentials", func() bool { now, err := c.valid(); return err == nil && now.After(first.Add(time.Minute)) })
 	if now := time.Now(); !now.Before(first) {
 		t.Errorf("the source was asked again at %v, the first token ended at %v", now, first)
 	}
 	gate.hangUp()
-	c.fill(5, 10)
-	c.flush(10 * time.Second)
+	c.Fill(5, 10, 5)
+	c.Flush()
 	c.signedInWith(second, false)
 }

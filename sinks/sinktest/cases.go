@@ -181,7 +181,7 @@ func endsWithoutAnswers(s *scene) {
 	s.Fill(50, 1000, 5)
 	s.hits(1)
 	s.End()
-	if _, acked, _ := s.watch().counts(); acked > before+1 { // a last watermark may have been under way
+	if _, acked, _ := s.watch().counts(); acked != before {
 		s.t.Errorf("entries up to %d are acknowledged, no write after %d was answered", acked, before)
 	}
 	s.behave(Calm)
@@ -208,7 +208,9 @@ func endsWhileDown(s *scene) {
 	s.check()
 }
 
-// memoryIsBounded has far more wait for the place than the sink may hold.
+// memoryIsBounded has far more wait for the place than the sink may hold. It
+// looks while nothing is stored: later an entry may wait for one before it to
+// be acknowledged, with its records in the place and out of memory.
 func memoryIsBounded(s *scene) {
 	const queueBytes, units = 1 << 20, 1000
 	s.Begin(s.place.Sink(s.t, queueBytes))
@@ -230,9 +232,6 @@ func memoryIsBounded(s *scene) {
 		s.t.Errorf("%d bytes are held while the place is down, allowed are %d", held, queueBytes)
 	}
 	s.check()
-	if most := s.watch().most; most > queueBytes {
-		s.t.Errorf("%d bytes were held at some time, allowed are %d", most, queueBytes)
-	}
 }
 
 // quiet waits until a count stands still for a while.

@@ -21,9 +21,9 @@ type watch struct {
 	mu    sync.Mutex
 	given map[uint64]*given
 	// acked is the highest entry acknowledged, held the size of the records
-	// taken in this run and not acknowledged, most the highest that was.
-	acked      uint64
-	held, most int64
+	// taken in this run and not acknowledged.
+	acked uint64
+	held  int64
 }
 
 // given is an entry as it was handed out.
@@ -59,7 +59,6 @@ func (w *watch) take(e sinks.Entry) error {
 	}
 	w.given[e.Seq()] = g
 	w.held += g.size
-	w.most = max(w.most, w.held)
 	return nil
 }
 
