@@ -74,6 +74,11 @@ func (h *Harness) Begin(sink sinks.Sink) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
+	// As the exporter does: from then on no entry is looked up for whether
+	// its stream is behind.
+	if _, err = h.Engine.Lagging(); err != nil {
+		h.t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	h.stop, h.done = cancel, make(chan error, 1)
 	go func(engine *delivery.Engine) { h.done <- engine.Run(ctx) }(h.Engine)
