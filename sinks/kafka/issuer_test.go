@@ -26,7 +26,7 @@ type issuer struct {
 	fail bool
 	// shown is what callers have to prove themselves with now.
 	shown string
-	asked int
+	asked time.Time // last
 }
 
 const (
@@ -88,7 +88,7 @@ func (i *issuer) credentials() issued {
 func (i *issuer) admit(w http.ResponseWriter, shown string) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.asked++
+	i.asked = time.Now()
 	switch {
 	case i.fail:
 		http.Error(w, `{"code":"AccessDenied","message":"the role was taken away"}`, http.StatusForbidden)

@@ -314,7 +314,7 @@ func TestIAMSourceIsAskedAgainWhileIdle(t *testing.T) {
 	cluster := newCluster(t, kfake.ListenFn(gate.listen))
 	link := chainLinks()["EKS Pod Identity"]
 	link.use(t, i, dir)
-	i.rotate(8 * time.Second)
+	i.rotate(12 * time.Second)
 	link.give(t, i, dir)
 	c := newChained(t, gate)
 	c.begin(Config{Brokers: cluster.ListenAddrs(), IAM: true, Properties: properties(t, "ssl.ca.location="+a.file)})
@@ -325,8 +325,10 @@ func TestIAMSourceIsAskedAgainWhileIdle(t *testing.T) {
 	second := i.rotate(time.Hour)
 	link.give(t, i, dir)
 	sinktest.Eventually(t, "a token of the new credentials", func() bool { now, err := c.valid(); return err == nil && now.After(first.Add(time.Minute)) })
-	if now := time.Now(); !now.Before(first) {
-		t.Errorf("the source was asked again at %v, the first token ended at %v", now, first)
+	var asked time.Time
+	i.set(func() { asked = i.asked })
+	if !asked.Before(first) {
+		t.Errorf("the source was asked again at %v, the first token ended at %v", asked, first)
 	}
 	gate.hangUp()
 	c.Fill(5, 10, 5)
