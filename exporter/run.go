@@ -77,7 +77,7 @@ func (e *Exporter) tick(ctx context.Context) (walked bool, err error) {
 	e.report.mu.Lock()
 	stopped := e.report.failure != ""
 	e.report.mu.Unlock()
-	walked = e.tail.Stats().Scans > 0
+	walked, _ = e.tail.Walked()
 	if stopped || !walked {
 		e.publish(nil)
 		return walked, nil
@@ -188,7 +188,7 @@ func (e *Exporter) once(ctx context.Context, deadline time.Time) ([]Pending, err
 
 // walk reads the directory when it was not read whole yet.
 func (e *Exporter) walk() error {
-	if st := e.tail.Stats(); st.Scans > 0 && st.Unreadable == 0 {
+	if _, whole := e.tail.Walked(); whole {
 		return nil
 	}
 	return e.tail.Scan()

@@ -173,6 +173,15 @@ func (t *Tail) Advance(scope string, epoch, txid uint64) {
 	}
 }
 
+// Walked reports whether the directory was walked at least once, and whether
+// all of it could be read the last time. Unlike Stats it looks at no cell.
+func (t *Tail) Walked() (once, whole bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := &t.tree.stats
+	return s.Scans > 0, s.Scans > 0 && s.Unreadable == 0
+}
+
 // Stats returns the current counts.
 func (t *Tail) Stats() Stats {
 	t.mu.Lock()
