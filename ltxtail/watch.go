@@ -72,7 +72,8 @@ func (t *Tail) Run(ctx context.Context) error {
 			}
 			t.lost(err, waiting)
 		case <-timer.C:
-			timer.Reset(t.rescan(every, waiting))
+			took := t.walkAgain(waiting)
+			timer.Reset(pause(every, took, every < t.cfg.Rescan))
 		}
 		if now := t.interval(); now != every {
 			// Watching became incomplete: the next walk is due sooner.
@@ -82,23 +83,19 @@ func (t *Tail) Run(ctx context.Context) error {
 	}
 }
 
-// rescan walks the directory and says when to do so again: a walk over many
-// cells must not become all that is done.
-func (t *Tail) rescan(every time.Duration, events func()) time.Duration {
+// walkAgain walks the directory and says how long it took.
+func (t *Tail) walkAgain(events func()) time.Duration {
 	began := t.cfg.Now()
-	t.walkAgain(events)
-	return pause(every, t.cfg.Now().Sub(began), every < t.cfg.Rescan)
-}
-
-func (t *Tail) walkAgain(events func()) {
 	before := t.Stats().LastError
 	if err := t.scan(events); err != nil && err.Error() != before {
 		t.cfg.Log.Warn("walk of the watch directory", "err", err)
 	}
+	return t.cfg.Now().Sub(began)
 }
 
 // pause is how long to wait after a walk that took so long, when walks are
-// wanted every so often. Walks that only look for lost events take a hundredth
+// wanted every so often: a walk over many cells must not become all that is
+// done. Walks that only look for lost events take a hundredth
 // of the time at most, those that stand in for events a fifth.
 func pause(every, took time.Duration, polling bool) time.Duration {
 	if polling {
