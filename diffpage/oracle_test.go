@@ -180,7 +180,7 @@ func (f *follower) step() map[string][]event {
 		f.replica.apply(f.t, c, after)
 	}
 	if f.session != nil {
-		f.session.compare(f.t, c)
+		f.session.compare(f.t, c, f.dumps)
 	}
 	if err := c.Accept(); err != nil {
 		f.t.Fatal(err)

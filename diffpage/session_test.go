@@ -92,8 +92,12 @@ func mixed(changes keyed) bool {
 // keyed are net changes by the text of the declared key.
 type keyed map[string]event
 
-// compare holds the row changes of a unit against the session's.
-func (r *recorder) compare(t testing.TB, c *Change) {
+// compare holds the row changes of a unit against the session's. before are
+// all rows before it: a session has what a statement that was rolled back did
+// to a key, and looks at the end for what became of it. When that was to put
+// 3.0 in the place of 3, it finds the old row under the new key and takes it
+// for one that was inserted.
+func (r *recorder) compare(t testing.TB, c *Change, before map[string]tableDump) {
 	t.Helper()
 	if r.changes == nil {
 		return
@@ -108,7 +112,11 @@ func (r *recorder) compare(t testing.TB, c *Change) {
 			continue
 		}
 		for key, e := range theirs[tab.Name] {
-			if o, ok := ours[key]; !ok || o.op != e.op || !agrees(e.before, o.before) || !agrees(e.after, o.after) {
+			o, ok := ours[key]
+			if !ok && e.op == Insert && holds(before[tab.Name], e.after) {
+				continue
+			}
+			if !ok || o.op != e.op || !agrees(e.before, o.before) || !agrees(e.after, o.after) {
 				t.Errorf("table %s: session has %v, diff %v", tab.Name, cut(e.String()), cut(o.String()))
 			}
 		}
@@ -119,6 +127,16 @@ func (r *recorder) compare(t testing.TB, c *Change) {
 		}
 	}
 	r.units++
+}
+
+// holds reports whether a row with these values, key included, is in the table.
+func holds(d tableDump, row string) bool {
+	for _, vals := range d {
+		if agrees(row, vals) {
+			return true
+		}
+	}
+	return false
 }
 
 func sessionKnows(tab *schema.Table) bool {
