@@ -86,15 +86,13 @@ func quietBesideBusy(s *scene) {
 		s.Unit(quiet, 1, "quiet")
 		s.Sync()
 		at := s.Spool.Last()
+		more() // there is always something of the busy stream behind
 		Eventually(s.t, "delivery beside a busy stream", func() bool {
 			if s.Spool.Last()-s.Status().Cursor < 100 {
 				more()
 			}
 			return s.Status().Cursor >= at
 		})
-		if s.Spool.Last() == at {
-			s.t.Error("the busy stream had come to its end")
-		}
 	}
 	s.check()
 }
