@@ -50,9 +50,11 @@ const (
 // back the stream that the sink missed comes whole, in that sink only, the
 // other goes on as it was, and both sinks' certificates are true.
 func TestBrokersAreDetachedAndComeBack(t *testing.T) {
+	t.Parallel()
 	for name, open := range places() {
 		for _, restart := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, restart %v", name, restart), func(t *testing.T) {
+				t.Parallel()
 				p := open(t)
 				w, a := brokersBeside(t, p)
 				busy, quiet := a.activate("busy"), a.activate("quiet")
@@ -117,8 +119,10 @@ func TestBrokersAreDetachedAndComeBack(t *testing.T) {
 // null and no link; then it is not waited for; then it gets whole what went
 // on without it, and its chains go on from their own last watermarks.
 func TestBrokersAreAddedAndRemoved(t *testing.T) {
+	t.Parallel()
 	for name, open := range places() {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			p := open(t)
 			w, a := brokersBeside(t, p)
 			a.settings.Export.SpoolBytes = 32 << 20 // nothing is to fill it
@@ -182,8 +186,10 @@ func TestBrokersAreAddedAndRemoved(t *testing.T) {
 // kept for it, so what was stored unheard is counted: the epoch that was under
 // way is certified to its head, and the state tells meanwhile what is kept.
 func TestRemovedBrokersResolveWhatTheyWereHanded(t *testing.T) {
+	t.Parallel()
 	for name, open := range places() {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			p := open(t)
 			w, a := brokersBeside(t, p)
 			a.settings.Export.SpoolBytes = 32 << 20
