@@ -95,13 +95,13 @@ func (t *Tail) walkAgain(events func()) time.Duration {
 
 // pause is how long to wait after a walk that took so long, when walks are
 // wanted every so often: a walk over many cells must not become all that is
-// done. Walks that only look for lost events take a hundredth
+// done. Walks that only look for lost events take a hundred-and-fiftieth
 // of the time at most, those that stand in for events a fifth.
 func pause(every, took time.Duration, polling bool) time.Duration {
 	if polling {
 		return max(every, 4*took)
 	}
-	return max(every, min(99*took, time.Minute))
+	return max(every, min(149*took, time.Minute))
 }
 
 func (t *Tail) startWatcher() {

@@ -113,7 +113,7 @@ func idleLines(before, idle, after weight, spent idleLoad, cells int) []Line {
 	bucket := after.heap - before.heap
 	rss := float64(idle.rss-before.rss-bucket) / float64(cells)
 	heap := float64(idle.heap-after.heap) / float64(cells)
-	load := Line{What: "processor, rounds each second, a walk each 10 s", Value: spent.share, Unit: "% of a core", Note: fmt.Sprintf("%d walks in %v", spent.walks, spent.over.Round(time.Second))}
+	load := Line{What: "processor, rounds each second, walks as they come", Value: spent.share, Unit: "% of a core", Note: fmt.Sprintf("%d walks in %v", spent.walks, spent.over.Round(time.Second))}
 	memory := Line{What: "resident memory", Value: rss, Unit: "bytes/cell", Note: fmt.Sprintf("of which live heap %s bytes/cell; with everything fixed of the exporter", number(heap))}
 	files := Line{What: fmt.Sprintf("open files under a limit of %d", idleFiles), Value: float64(idle.files), Unit: "files", Note: fmt.Sprintf("%d of them before; watches of directories are not files", before.files)}
 	return []Line{
