@@ -30,7 +30,7 @@ build:
 test:
 	$(GO) vet ./...
 	$(GO) test -count=1 ./test/house
-	$(GO) test -race -timeout 14m $(filter-out celldexport/diffpage celldexport/sinks/delivery,$(LIGHT))
+	$(GO) test -race -timeout 30m $(filter-out celldexport/diffpage celldexport/sinks/delivery,$(LIGHT))
 	$(GO) test -race -short -timeout 14m ./diffpage
 	$(GO) test -race -short -timeout 14m ./sinks/delivery -rapid.checks=20
 	$(GO) test -count=1 -timeout 14m ./diffpage ./sinks/delivery

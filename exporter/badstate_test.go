@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -191,6 +192,9 @@ func TestTwoNodesOfOneName(t *testing.T) {
 	w.must(a.e.Close())
 	a.e = nil
 	twin.sync()
+	w.until("the second one has delivered everything", func() bool {
+		return !slices.ContainsFunc(twin.e.Status().Sinks, func(s delivery.SinkStatus) bool { return s.BacklogEntries > 0 })
+	})
 	w.same(c)
 }
 
