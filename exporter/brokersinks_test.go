@@ -200,16 +200,11 @@ func TestRemovedBrokersResolveWhatTheyWereHanded(t *testing.T) {
 			a.run()
 			a.sync()
 			a.settled()
-			stored := len(p.records())
+			stored := p.stored()
 			p.mute()
 			w.write(c, `INSERT INTO items VALUES('unheard',1)`, `UPDATE items SET qty = qty + 1`)
 			a.sync()
-			w.until("the brokers have stored what nobody hears of", func() bool {
-				p.up() // to read; what is under way is still lost
-				n := len(p.records())
-				p.mute()
-				return n > stored
-			})
+			w.until("the brokers have stored what nobody hears of", func() bool { return p.stored() > stored })
 			p.down()
 			a.halt()
 			large := fmt.Sprintf(`INSERT INTO items VALUES(hex(randomblob(%d)),1)`, 100_000)

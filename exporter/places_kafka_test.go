@@ -82,14 +82,19 @@ func (d *door) set(shut, mute bool) {
 
 func addKafkaPlace(all map[string]func(t *testing.T) *place) { all[config.SinkKafka] = kafkaPlace }
 
+const (
+	placeTopic      = "celld-changes"
+	placePartitions = 4
+)
+
 // kafkaPlace is a broker behind a door.
 func kafkaPlace(t *testing.T) *place {
 	d := &door{open: map[net.Conn]struct{}{}}
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(4, "celld-changes"), kfake.ListenFn(d.listen))
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(placePartitions, placeTopic), kfake.ListenFn(d.listen))
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := broker.Of(cluster, "celld-changes")
+	b := broker.Of(cluster, placeTopic)
 	t.Cleanup(b.Close)
 	return &place{
 		t: t, sink: config.SinkKafka,
@@ -101,6 +106,12 @@ func kafkaPlace(t *testing.T) *place {
 				t.Fatal(err)
 			}
 			return records
+		},
+		stored: func() (n int) {
+			for partition := range int32(placePartitions) {
+				n += int(cluster.PartitionInfo(placeTopic, partition).HighWatermark)
+			}
+			return n
 		},
 	}
 }

@@ -27,6 +27,9 @@ type place struct {
 	mute func()
 	// records are what a consumer of the topic gets.
 	records func() []*envelope.Record
+	// stored counts what the brokers have, and can be asked while they are
+	// mute.
+	stored func() int
 }
 
 // places are the kinds of place there are, to be opened by name.
@@ -66,7 +69,7 @@ func blobStreamPlace(t *testing.T) *place {
 	}
 	up()
 	fleet.SetMembers("broker-a", "broker-b")
-	return &place{
+	p := &place{
 		t: t, sink: config.SinkBlobStream, up: up, mute: func() { muted.Store(true) },
 		use: func(s *config.Settings) {
 			var brokers []string
@@ -97,6 +100,8 @@ func blobStreamPlace(t *testing.T) *place {
 			return list
 		},
 	}
+	p.stored = func() int { return len(p.records()) }
+	return p
 }
 
 // consumer is what reads the place's topic.
