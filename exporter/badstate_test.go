@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -192,9 +191,7 @@ func TestTwoNodesOfOneName(t *testing.T) {
 	w.must(a.e.Close())
 	a.e = nil
 	twin.sync()
-	w.until("the second one has delivered everything", func() bool {
-		return !slices.ContainsFunc(twin.e.Status().Sinks, func(s delivery.SinkStatus) bool { return s.BacklogEntries > 0 })
-	})
+	twin.settled()
 	w.same(c)
 }
 

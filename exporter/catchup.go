@@ -147,7 +147,7 @@ func (cu *catchUps) plan(ctx context.Context, s *stream) (*rowset.Plan, error) {
 	mark := s.spooledMark()
 	sc := s.base.Schema()
 	opts := cu.bases.units.rowOptions(s)
-	opts.EndsSince = everyEnd()
+	opts.RepeatEnds = true // the sink may have passed over some
 	plan, err := rowset.NewPlan(sc, sc, led.Tables, mark, mark, opts)
 	if err != nil {
 		return nil, err

@@ -154,12 +154,6 @@ func (s *stream) recordPosition() uint64 {
 	return r.Spooled + 1 + n
 }
 
-// everyEnd has a snapshot of a whole stream say again every end of a table
-// that the ledger holds. Our own spool does not tell which were carried: a
-// unit of another exporter, on whose close we went on, may have been lost with
-// its state, and a sink that was away has passed over some of ours.
-func everyEnd() *ledger.Mark { return new(ledger.Mark) }
-
 // planSnapshot decides the generations that a snapshot of base shows, and
 // enters them in the ledger.
 func (us *units) planSnapshot(ctx context.Context, s *stream, at envelope.Position, base *openShadow) (*rowset.Plan, error) {
@@ -171,8 +165,11 @@ func (us *units) planSnapshot(ctx context.Context, s *stream, at envelope.Positi
 	// before it counts as carried; those that this very re-base entered
 	// before a crash are decided anew.
 	mark, before := ledger.Mark{Epoch: at.Epoch, TXID: at.TXID}, ledger.Mark{Epoch: at.Epoch, TXID: at.TXID - 1}
+	// Our own spool does not tell which ends of tables were carried: a unit of
+	// another exporter, on whose close we went on, may have been lost with its
+	// state.
 	opts := us.rowOptions(s)
-	opts.EndsSince = everyEnd()
+	opts.RepeatEnds = true
 	plan, err := rowset.NewPlan(base.base.Schema(), nil, led.Tables, mark, before, opts)
 	if err != nil {
 		return nil, err

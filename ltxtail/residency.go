@@ -69,7 +69,7 @@ func (t *tree) scanLive(scope string, r *residency, m mark, due bool) (read bool
 		t.markDirty(scope)
 	}
 	t.watches.add(r.dir)
-	for dir := filepath.Dir(r.dir); len(dir) >= len(r.epochDir()); dir = filepath.Dir(dir) {
+	for _, dir := range r.way() {
 		t.watches.remove(dir)
 	}
 	t.setShape(scope, r, true, false)

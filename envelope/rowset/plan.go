@@ -186,7 +186,7 @@ func (b *planner) withhold(t *schema.Table, name string, h *history, sqlHash str
 // knows whether that was ever carried.
 func (b *planner) endAgain(name string, h *history) {
 	end := h.list[len(h.list)-1]
-	if since := b.plan.opt.EndsSince; since != nil && end.Closed != nil && end.Closed.Compare(*since) > 0 {
+	if b.plan.opt.RepeatEnds && end.Closed != nil {
 		b.plan.closed = append(b.plan.closed, closedPlan{
 			TableGeneration: envelope.TableGeneration{Table: name, Generation: end.Generation},
 		})

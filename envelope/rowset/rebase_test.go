@@ -239,8 +239,8 @@ func TestRebaseSaysEndsAgain(t *testing.T) {
 	s.opt.Deny = func(name string) bool { return name == "hidden" || name == "shown" }
 	s.d.exec(`DROP TABLE gone`)
 	s.unit()
-	ends := func(since *ledger.Mark) string {
-		s.opt.EndsSince = since
+	ends := func(repeat bool) string {
+		s.opt.RepeatEnds = repeat
 		var names []string
 		for _, line := range s.rebase(envelope.Live) {
 			if strings.Contains(line, `"dropped":true`) {
@@ -251,13 +251,9 @@ func TestRebaseSaysEndsAgain(t *testing.T) {
 		}
 		return strings.Join(names, " ")
 	}
-	before, after := mark(4, 1), mark(4, 2)
-	for _, tt := range []struct {
-		since *ledger.Mark
-		want  string
-	}{{nil, ""}, {&ledger.Mark{}, "gone shown"}, {&before, "gone shown"}, {&after, ""}} {
-		if got := ends(tt.since); got != tt.want {
-			t.Errorf("since %v it says that %q ended, want %q", tt.since, got, tt.want)
+	for repeat, want := range map[bool]string{false: "", true: "gone shown"} {
+		if got := ends(repeat); got != want {
+			t.Errorf("repeating %v it says that %q ended, want %q", repeat, got, want)
 		}
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"celldexport/diffpage"
 	"celldexport/diffpage/schema"
 	"celldexport/envelope"
-	"celldexport/internal/ledger"
 )
 
 // Image is one state of a database that can be read whole.
@@ -79,11 +78,11 @@ type Options struct {
 	// returns it, or returns false when the bytes do not decode, which
 	// exports them as they are. Nil exports every value as stored.
 	DecodeKV func(dst, stored []byte) ([]byte, bool)
-	// EndsSince is for a re-base: the end of every generation that the ledger
-	// has above this mark is said again, because the unit that ended it may
-	// never have been carried, and a snapshot that does not list a table
-	// leaves it open. Nil says nothing again.
-	EndsSince *ledger.Mark
+	// RepeatEnds is for a snapshot of the whole stream: every end of a
+	// generation that the ledger has is said again, because the unit that
+	// ended it may never have been carried, and a snapshot that does not list
+	// a table leaves it open.
+	RepeatEnds bool
 }
 
 // Stats counts what one Encode or Snapshot did.

@@ -1,7 +1,6 @@
 package blobstream_test
 
 import (
-	"sync"
 	"testing"
 	"time"
 
@@ -21,7 +20,7 @@ func TestSuite(t *testing.T) {
 			p.brokers = append(p.brokers, start(t, p.fleet, id, ""))
 		}
 		p.fleet.SetMembers(ids...)
-		t.Cleanup(func() { p.set(sinktest.Calm) })
+		t.Cleanup(func() { p.Set(sinktest.Calm) })
 		return p
 	})
 }
@@ -34,27 +33,17 @@ type place struct {
 	fleet   *brokertest.Fleet
 	brokers discover.Static
 	down    bool
-
-	mu       sync.Mutex
-	behavior sinktest.Behavior
-	hits     int
-	// stalled is closed when requests that wait may go on.
-	stalled chan struct{}
+	sinktest.Conduct
 }
 
 // fault is asked about every produce request.
 func (p *place) fault(string, *blobstreampb.ProduceBatchesRequest) brokertest.Fault {
-	p.mu.Lock()
-	p.hits++
-	hits, behavior, stalled := p.hits, p.behavior, p.stalled
-	p.mu.Unlock()
-	switch behavior {
-	case sinktest.Losing:
-		return []brokertest.Fault{brokertest.LoseAnswer, brokertest.TooFew}[hits%2]
-	case sinktest.Slow:
-		time.Sleep(20 * time.Millisecond)
-	case sinktest.Stalled:
-		<-stalled
+	n, behavior, wait := p.Hit()
+	if wait != nil {
+		wait()
+	}
+	if behavior == sinktest.Losing {
+		return []brokertest.Fault{brokertest.LoseAnswer, brokertest.TooFew}[n%2]
 	}
 	return brokertest.None
 }
@@ -72,23 +61,9 @@ func (p *place) Sink(t testing.TB, queueBytes int64) sinks.Sink {
 	return s
 }
 
-// set notes the behavior; requests that wait go on.
-func (p *place) set(b sinktest.Behavior) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.stalled != nil {
-		close(p.stalled)
-		p.stalled = nil
-	}
-	if b == sinktest.Stalled {
-		p.stalled = make(chan struct{})
-	}
-	p.behavior, p.hits = b, 0
-}
-
 func (p *place) Behave(t testing.TB, b sinktest.Behavior) {
 	t.Helper()
-	p.set(b)
+	p.Set(b)
 	switch {
 	case b == sinktest.Down && !p.down:
 		p.fleet.Close()
@@ -98,12 +73,6 @@ func (p *place) Behave(t testing.TB, b sinktest.Behavior) {
 		}
 	}
 	p.down = b == sinktest.Down
-}
-
-func (p *place) Hits() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.hits
 }
 
 func (p *place) Read(t testing.TB) [][]byte {

@@ -5,9 +5,7 @@ package kafka
 import (
 	"net"
 	"strconv"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -22,7 +20,7 @@ func TestSuite(t *testing.T) {
 		p := &brokers{port: freePort(t), dir: t.TempDir()}
 		p.open(t)
 		t.Cleanup(func() {
-			p.set(sinktest.Calm)
+			p.Set(sinktest.Calm)
 			if p.cluster != nil {
 				p.cluster.Close()
 			}
@@ -39,12 +37,7 @@ type brokers struct {
 	cluster *kfake.Cluster // nil while the place is down
 
 	losing *kfake.FaultHandle
-
-	mu       sync.Mutex
-	behavior sinktest.Behavior
-	hits     int
-	// stalled is closed when requests that wait may go on.
-	stalled chan struct{}
+	sinktest.Conduct
 }
 
 func (p *brokers) address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(p.port)) }
@@ -63,26 +56,11 @@ func (p *brokers) open(t testing.TB) {
 	cluster := p.cluster
 	cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.KeepControl()
-		if wait := p.hit(); wait != nil {
+		if _, _, wait := p.Hit(); wait != nil {
 			cluster.SleepControl(wait)
 		}
 		return nil, nil, false
 	})
-}
-
-// hit is called with every produce request and returns what it waits for
-// before it takes effect.
-func (p *brokers) hit() (wait func()) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.hits++
-	switch stalled := p.stalled; p.behavior {
-	case sinktest.Slow:
-		return func() { time.Sleep(20 * time.Millisecond) }
-	case sinktest.Stalled:
-		return func() { <-stalled }
-	}
-	return nil
 }
 
 func (p *brokers) Sink(t testing.TB, queueBytes int64) sinks.Sink {
@@ -95,23 +73,9 @@ func (p *brokers) Sink(t testing.TB, queueBytes int64) sinks.Sink {
 	return s
 }
 
-// set notes the behavior; requests that wait go on.
-func (p *brokers) set(b sinktest.Behavior) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.stalled != nil {
-		close(p.stalled)
-		p.stalled = nil
-	}
-	if b == sinktest.Stalled {
-		p.stalled = make(chan struct{})
-	}
-	p.behavior, p.hits = b, 0
-}
-
 func (p *brokers) Behave(t testing.TB, b sinktest.Behavior) {
 	t.Helper()
-	p.set(b)
+	p.Set(b)
 	if p.losing != nil {
 		p.losing.Remove()
 		p.losing = nil
@@ -132,9 +96,7 @@ func (p *brokers) Hits() int {
 	if p.losing != nil {
 		return int(p.losing.Hits())
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.hits
+	return p.Conduct.Hits()
 }
 
 func (p *brokers) Read(t testing.TB) [][]byte {
