@@ -312,7 +312,11 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
+// TestPagesCostNoAllocation compares a file with one of 990 pages more. What a
+// file costs may differ by a few: the collector empties the pool of buffers
+// when it likes, and the race detector has it forget some.
 func TestPagesCostNoAllocation(t *testing.T) {
+	const aFile = 10
 	rng := rand.New(rand.NewPCG(19, 20))
 	for name, form := range forms() {
 		allocs := func(pages uint32) float64 {
@@ -325,7 +329,7 @@ func TestPagesCostNoAllocation(t *testing.T) {
 				}
 			})
 		}
-		if few, many := allocs(10), allocs(1000); many > few {
+		if few, many := allocs(10), allocs(1000); many > few+aFile {
 			t.Errorf("%s: %v allocations for 10 pages, %v for 1000", name, few, many)
 		}
 	}
