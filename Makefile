@@ -25,13 +25,20 @@ build:
 # Everything: vet, the rules of the house, then all tests, under the race
 # detector but for the heavy ones. Of the random fleets, of random SQL and of
 # the states that a stopped delivery leaves, the race detector sees a part;
-# all of them run without it. More tests than there are processors run side by
-# side, since many of them mostly wait.
+# all of them run without it. Most tests wait more than they work: more of them
+# than there are processors run side by side, and both halves at once.
 .PHONY: test
 test:
 	$(GO) vet ./...
 	$(GO) test -count=1 ./test/house
+	$(MAKE) -j 2 raced sampled
+
+.PHONY: raced
+raced:
 	$(GO) test -race -parallel 6 -timeout 30m $(filter-out celldexport/diffpage celldexport/sinks/delivery,$(LIGHT))
+
+.PHONY: sampled
+sampled:
 	$(GO) test -race -short -timeout 14m ./diffpage
 	$(GO) test -race -short -timeout 14m ./sinks/delivery -rapid.checks=20
 	$(GO) test -count=1 -timeout 14m ./diffpage ./sinks/delivery
