@@ -12,13 +12,12 @@ const (
 )
 
 // reserved are the prefixes of names that belong to SQLite, celld and
-// litestream. They are compared without regard to case, as SQLite compares
-// names.
+// litestream. They are compared as SQLite compares names.
 var reserved = [...]string{"sqlite_", "_cf_", "_litestream_"}
 
 // ExportedName is the name under which the table stored under name is
 // exported, and false when the name is reserved and never exported. It is
-// one-to-one: no two stored names are exported under one.
+// valid UTF-8 and one-to-one: no two stored names are exported under one.
 func ExportedName(stored string) (string, bool) {
 	switch {
 	case stored == storedKV:
@@ -29,11 +28,11 @@ func ExportedName(stored string) (string, bool) {
 		return "", false
 	}
 	for _, p := range reserved {
-		if len(stored) >= len(p) && strings.EqualFold(stored[:len(p)], p) {
+		if len(stored) >= len(p) && equalFold(stored[:len(p)], p) {
 			return "", false
 		}
 	}
-	return stored, true
+	return written(stored), true
 }
 
 // storedName is the stored name behind an exported one.
@@ -44,5 +43,5 @@ func storedName(exported string) string {
 	case sqlKV:
 		return exportedKV
 	}
-	return exported
+	return unwritten(exported)
 }

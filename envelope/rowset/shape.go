@@ -1,8 +1,6 @@
 package rowset
 
 import (
-	"strings"
-
 	"celldexport/diffpage/schema"
 	"celldexport/envelope"
 )
@@ -60,7 +58,7 @@ func shapeOf(t *schema.Table) *shape {
 	for i, c := range t.Columns {
 		if c.Hidden == 0 {
 			s.cells = append(s.cells, i)
-			s.columns = append(s.columns, c.Name)
+			s.columns = append(s.columns, written(c.Name))
 		}
 	}
 	s.setKey(t)
@@ -79,7 +77,7 @@ func plainDefs(t *schema.Table) []envelope.ColumnDef {
 			continue
 		}
 		defs = append(defs, envelope.ColumnDef{
-			Name: c.Name, Type: c.Type, PrimaryKey: uint64(c.PK), NotNull: c.NotNull,
+			Name: written(c.Name), Type: c.Type, PrimaryKey: uint64(c.PK), NotNull: c.NotNull,
 			Generated: c.Generated(),
 		})
 	}
@@ -91,13 +89,13 @@ func plainDefs(t *schema.Table) []envelope.ColumnDef {
 func (s *shape) setKey(t *schema.Table) {
 	if len(t.Key) == 1 && t.Key[0] == t.Alias {
 		s.byRowid = true
-		s.keys = []string{t.Columns[t.Alias].Name}
+		s.keys = []string{written(t.Columns[t.Alias].Name)}
 		return
 	}
 	if len(t.Key) > 0 {
 		s.key = t.Key
 		for _, i := range t.Key {
-			s.keys = append(s.keys, t.Columns[i].Name)
+			s.keys = append(s.keys, written(t.Columns[i].Name))
 		}
 		return
 	}
@@ -124,7 +122,7 @@ func rowidName(t *schema.Table) string {
 // columnFold is the index of the column that SQLite would find under name.
 func columnFold(t *schema.Table, name string) int {
 	for i, c := range t.Columns {
-		if strings.EqualFold(c.Name, name) {
+		if equalFold(c.Name, name) {
 			return i
 		}
 	}
