@@ -31,6 +31,7 @@ type bases struct {
 	closes  *closes
 	agenda  *agenda
 	scripts *scripts
+	before  *before
 }
 
 // position is an epoch and a txid of it.
@@ -135,6 +136,9 @@ func newestLife(doc *ledger.Document) *ledger.Stream {
 
 // decide chooses the base of a residency that the ledger does not know.
 func (bs *bases) decide(ctx context.Context, s *stream, v view, led *ledger.Stream, res proof.Result) (basis, error) {
+	if bs.before.between(s.doc.Scope, led, v.disk.Epoch) {
+		return basis{}, nil
+	}
 	if led == nil {
 		if v.paged() {
 			return basis{}, nil

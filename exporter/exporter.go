@@ -138,7 +138,7 @@ func (e *Exporter) open(ctx context.Context, o Options) error {
 	if e.dir, err = state.Open(ctx, o.Settings.State); err != nil {
 		return err
 	}
-	n, lost, err := claimNode(ctx, e.fleet, e.dir, o.Settings.Node, o.Random)
+	n, lost, err := claimNode(ctx, e.fleet, export, e.dir, o.Settings.Node, o.Random)
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,9 @@ func (e *Exporter) open(ctx context.Context, o Options) error {
 	if err := e.compareObjects(ctx, export); err != nil {
 		return err
 	}
-	e.assemble(n, o.Random)
+	if err := e.assemble(ctx, n, o.Random); err != nil {
+		return err
+	}
 	e.retention.exports, e.retention.every = e.rounds.exports, o.Sweep
 	if err := takeUp(ctx, e.kit, e.shadows); err != nil {
 		return err
@@ -172,7 +174,7 @@ func (e *Exporter) open(ctx context.Context, o Options) error {
 }
 
 // assemble joins the parts: each knows those it calls.
-func (e *Exporter) assemble(n *node, random io.Reader) {
+func (e *Exporter) assemble(ctx context.Context, n *node, random io.Reader) error {
 	k := e.kit
 	prover := &proof.Prover{Store: k.fleet, Node: k.settings.Node, Open: k.tail.Open}
 	ls := &ledgers{kit: k, node: n, random: random}
@@ -181,16 +183,22 @@ func (e *Exporter) assemble(n *node, random io.Reader) {
 	en := &entries{kit: k, journal: jn}
 	us := &units{kit: k, ledgers: ls, shadows: fs, journal: jn, entries: en}
 	ag := &agenda{kit: k, changed: make(map[string]struct{}), waiting: make(map[string]*stream)}
+	bf, err := openBefore(ctx, k, n.before)
+	if err != nil {
+		return err
+	}
+	bf.ledgers, bf.agenda = ls, ag
 	cl := &closes{kit: k, ledgers: ls, journal: jn, entries: en}
 	bs := &bases{
-		kit: k, prover: prover, ledgers: ls, shadows: fs, journal: jn, entries: en, units: us, closes: cl, agenda: ag,
+		kit: k, prover: prover, ledgers: ls, shadows: fs, journal: jn, entries: en, units: us, closes: cl, agenda: ag, before: bf,
 		scripts: &scripts{store: k.fleet, fixed: k.settings.Script, now: k.now},
 	}
-	rs := &residencies{kit: k, units: us, bases: bs, closes: cl, agenda: ag, entries: en, journal: jn}
+	rs := &residencies{kit: k, units: us, bases: bs, closes: cl, agenda: ag, entries: en, journal: jn, before: bf}
 	e.shadows, e.journal = fs, jn
-	e.rounds = &rounds{kit: k, prover: prover, node: n, residencies: rs, agenda: ag, journal: jn, shadows: fs, streams: make(map[string]*stream), idle: newIdlers()}
+	e.rounds = &rounds{kit: k, prover: prover, node: n, residencies: rs, agenda: ag, before: bf, journal: jn, shadows: fs, streams: make(map[string]*stream), idle: newIdlers()}
 	e.refusals = &refusals{kit: k, delivery: e.delivery, rounds: e.rounds, journal: jn}
 	e.catchUps = &catchUps{kit: k, delivery: e.delivery, rounds: e.rounds, bases: bs}
+	return nil
 }
 
 // openStores opens the fleet and the export bucket with retries and counts.

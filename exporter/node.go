@@ -23,13 +23,17 @@ type node struct {
 	store objstore.Store
 	name  string
 	id    state.Identity
+	// before is an object that was written for the node before its first
+	// start, "" for none.
+	before string
 }
 
 // claimNode compares the state directory with the node's object and claims
 // the next boot. lost says that a state directory other than this one, or a
 // newer copy of it, spoke for the node last: the directory was emptied and
-// every stream re-bases.
-func claimNode(ctx context.Context, store objstore.Store, dir *state.Dir, name string, random io.Reader) (n *node, lost bool, err error) {
+// every stream re-bases. The first start of all looks into the export bucket
+// for what was written for the node before.
+func claimNode(ctx context.Context, store, export objstore.Store, dir *state.Dir, name string, random io.Reader) (n *node, lost bool, err error) {
 	id, err := dir.Identity(ctx)
 	if err != nil {
 		return nil, false, err
@@ -63,7 +67,9 @@ func claimNode(ctx context.Context, store objstore.Store, dir *state.Dir, name s
 	}
 	doc := ledger.NodeDoc{State: id.ID, Boot: 1, Token: id.Next}
 	if have != nil {
-		doc.Boot = have.Boot + 1
+		doc.Boot, doc.Before = have.Boot+1, have.Before
+	} else if doc.Before, err = writtenBefore(ctx, export, name); err != nil {
+		return nil, false, err
 	}
 	if err := ledger.ClaimNode(ctx, store, name, doc, etag); err != nil {
 		return nil, false, fmt.Errorf("claim the node's object: %w", err)
@@ -72,7 +78,7 @@ func claimNode(ctx context.Context, store objstore.Store, dir *state.Dir, name s
 	if err := dir.SaveIdentity(ctx, id); err != nil {
 		return nil, false, err
 	}
-	return &node{store: store, name: name, id: id}, lost || have != nil && have.State != id.ID, nil
+	return &node{store: store, name: name, id: id, before: doc.Before}, lost || have != nil && have.State != id.ID, nil
 }
 
 // speaksFor reports whether the node's object names this state directory as

@@ -19,6 +19,7 @@ type residencies struct {
 	agenda  *agenda
 	entries *entries
 	journal *journal
+	before  *before
 }
 
 // closes ends residencies in the ledger and in the spool, and takes it back.
@@ -96,6 +97,10 @@ func (rs *residencies) undecided(ctx context.Context, s *stream, v view, res pro
 		rs.agenda.park(s)
 		return nil
 	case proof.Owned, proof.Released, proof.Unasked:
+		if v.left {
+			rs.before.pass(s, v)
+			return nil
+		}
 		return rs.pending(s, v)
 	}
 	return verdictError(s, v, res)

@@ -25,6 +25,7 @@ type rounds struct {
 	node        *node
 	residencies *residencies
 	agenda      *agenda
+	before      *before
 	journal     *journal
 	shadows     *shadows
 	// streams are those in memory, by scope; idle are the others.
@@ -56,6 +57,9 @@ type exam struct {
 // request. The error is one that concerns all streams.
 func (rd *rounds) round(ctx context.Context) error {
 	rd.agenda.n++
+	if err := rd.before.settle(ctx); err != nil {
+		return err
+	}
 	exams, err := rd.dueExams(ctx)
 	if err != nil {
 		return err
@@ -130,6 +134,11 @@ func (rd *rounds) dueExams(ctx context.Context) ([]*exam, error) {
 			rd.agenda.rest(s)
 			continue
 		}
+		if s.left == v.disk.Epoch {
+			rd.before.pass(s, v)
+			continue
+		}
+		s.left = 0
 		exams = append(exams, &exam{s: s, view: v})
 	}
 	clear(rd.agenda.changed)
@@ -181,11 +190,24 @@ func (rd *rounds) prove(ctx context.Context, exams []*exam) {
 	g.SetLimit(parallelProofs)
 	for _, x := range exams {
 		g.Go(func() error {
-			x.res, x.err = rd.prover.Prove(ctx, x.view.target)
+			rd.examine(ctx, x)
 			return nil
 		})
 	}
 	_ = g.Wait() // every exam carries its own error
+}
+
+// examine asks the bucket about one stream. Of a residency that is left to an
+// exporter before us it asks only whether the cell is still ours.
+func (rd *rounds) examine(ctx context.Context, x *exam) {
+	if x.view.left, x.err = rd.before.left(ctx, x.s, x.view); x.err != nil {
+		return
+	}
+	if x.view.left {
+		x.res.Own, x.res.Verdict, x.err = rd.prover.ReadOwn(ctx, x.s.scope.Cell, x.view.disk.Epoch)
+		return
+	}
+	x.res, x.err = rd.prover.Prove(ctx, x.view.target)
 }
 
 // requeue has the exams looked at again in the next round: something that

@@ -152,7 +152,7 @@ func (e *Exporter) once(ctx context.Context, deadline time.Time) ([]Pending, err
 			}
 		}
 		e.publish(last)
-		if last == nil && walk == nil && len(e.rounds.unfinished()) == 0 && !e.catchUps.pending() {
+		if last == nil && walk == nil && !e.rounds.busy() && !e.catchUps.pending() {
 			break
 		}
 		if e.now().After(deadline) {
@@ -199,6 +199,17 @@ func later(a, b time.Time) time.Time {
 		return b
 	}
 	return a
+}
+
+// busy reports whether a later round may finish something. What is left to an
+// exporter before us is not finished by waiting.
+func (rd *rounds) busy() bool {
+	for _, s := range rd.streams {
+		if !s.status.settled() && s.left == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // unfinished are the streams that have something left to do.

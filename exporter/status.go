@@ -21,7 +21,8 @@ type Summary struct {
 	Watch      ltxtail.Stats `json:"watch"`
 	Spool      SpoolStatus   `json:"spool"`
 	// Streams counts streams by state, Trouble lists those that do not go
-	// on, the longest first, at most maxTrouble.
+	// on, the longest first, at most maxTrouble. Those that wait for the next
+	// activation of their cell come last: they are many, and nothing is wrong.
 	Streams map[State]int  `json:"streams"`
 	Trouble []StreamStatus `json:"trouble,omitempty"`
 	// Uncertified are streams whose epoch cannot be certified any more; the
@@ -50,6 +51,13 @@ type StreamStatus struct {
 	Epoch  uint64 `json:"epoch"`
 	TXID   uint64 `json:"txid"`
 	Status Status `json:"status"`
+	left   bool
+}
+
+// trouble is the stream in the summary.
+func (s *stream) trouble() StreamStatus {
+	r := s.doc.Residency
+	return StreamStatus{Cell: s.doc.Scope, Epoch: max(r.Epoch, s.left), TXID: r.Spooled, Status: s.status, left: s.left != 0}
 }
 
 // maxTrouble bounds the streams listed in Status.
@@ -72,13 +80,19 @@ func (e *Exporter) publish(roundErr error) {
 	for scope, s := range e.rounds.streams {
 		sum.Streams[s.status.State]++
 		if !s.status.settled() {
-			sum.Trouble = append(sum.Trouble, StreamStatus{Cell: scope, Epoch: s.doc.Residency.Epoch, TXID: s.doc.Residency.Spooled, Status: s.status})
+			sum.Trouble = append(sum.Trouble, s.trouble())
 		}
 		if s.doc.Residency.Uncertified {
 			sum.Uncertified = append(sum.Uncertified, scope)
 		}
 	}
 	slices.SortFunc(sum.Trouble, func(a, b StreamStatus) int {
+		if a.left != b.left {
+			if a.left {
+				return 1
+			}
+			return -1
+		}
 		if c := a.Status.Since.Compare(b.Status.Since); c != 0 {
 			return c
 		}

@@ -42,6 +42,8 @@ type stream struct {
 	// whole asks for a listing in the next round: at start, and after an
 	// error that a probe cannot get around.
 	whole bool
+	// left is the epoch that is left to an exporter before us, 0 for none.
+	left uint64
 }
 
 func newStream(scope celld.Scope, doc *state.Stream) *stream {
@@ -88,6 +90,8 @@ type view struct {
 	disk ltxtail.Residency
 	// enters says that the epoch is above the stream's: a residency begins.
 	enters bool
+	// left says that it is left to an exporter before us.
+	left   bool
 	target proof.Target
 }
 

@@ -10,7 +10,8 @@
 // repeated on whatever is found then.
 //
 // The node object beside the ledgers tells a state directory whether it is
-// still the one that speaks for its node.
+// still the one that speaks for its node. For a node that another exporter had
+// written for, [Residents] lists what is left to that one.
 package ledger
 
 import (

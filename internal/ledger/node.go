@@ -21,6 +21,10 @@ type NodeDoc struct {
 	Boot uint64 `json:"boot"`
 	// Token is random and saved in the directory before it is claimed.
 	Token string `json:"token"`
+	// Before is the key of an object that the export bucket held of the node
+	// before its first start: another exporter's. It is "" when there was
+	// none, and never changes.
+	Before string `json:"before,omitempty"`
 }
 
 // NodeKey returns the key of a node's object in the fleet bucket.
@@ -30,7 +34,7 @@ func NodeKey(node string) string { return "exportd/nodes/" + celld.EscapeName(no
 // object that is something else is an error that names its key.
 func LoadNode(ctx context.Context, store objstore.Store, node string) (*NodeDoc, string, error) {
 	key := NodeKey(node)
-	data, etag, err := read(ctx, store, key)
+	data, etag, err := read(ctx, store, key, maxBytes)
 	if err != nil || data == nil {
 		return nil, "", err
 	}

@@ -30,7 +30,7 @@ func TestNode(t *testing.T) {
 	if d, etag, err := LoadNode(t.Context(), store, "node-a"); d != nil || etag != "" || err != nil {
 		t.Errorf("an absent node object is %+v, %q, %v", d, etag, err)
 	}
-	first := NodeDoc{State: "s1", Boot: 1, Token: "t1"}
+	first := NodeDoc{State: "s1", Boot: 1, Token: "t1", Before: "export/changes/node-a/x"}
 	if err := claim(t, store, first, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -49,6 +49,14 @@ func TestNode(t *testing.T) {
 	}
 	if got, _ := loadNode(t, store); got.Token != "t2" {
 		t.Errorf("node object is %+v", got)
+	}
+	// One that was written before there was anything to say of others.
+	older := `{"format":1,"state":"s1","boot":7,"token":"t7"}` + "\n"
+	if _, err := objstore.PutBytes(t.Context(), store, NodeKey("node-a"), []byte(older), objstore.PutOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := loadNode(t, store); got != (NodeDoc{Format: 1, State: "s1", Boot: 7, Token: "t7"}) {
+		t.Errorf("an older node object is %+v", got)
 	}
 	if key := NodeKey("node-a"); key != "exportd/nodes/node%2Da.json" {
 		t.Errorf("key is %s", key)

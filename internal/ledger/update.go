@@ -36,7 +36,7 @@ func Key(cell, facet string) string {
 // that is no ledger, or a newer program's, is an error that wraps ErrCorrupt or
 // ErrNewer and names the key.
 func Load(ctx context.Context, store objstore.Store, key string) (*Document, string, error) {
-	data, etag, err := read(ctx, store, key)
+	data, etag, err := read(ctx, store, key, maxBytes)
 	if err != nil || data == nil {
 		return nil, "", err
 	}
@@ -47,9 +47,10 @@ func Load(ctx context.Context, store objstore.Store, key string) (*Document, str
 	return d, etag, nil
 }
 
-// read returns an object's content, nil when there is none.
-func read(ctx context.Context, store objstore.Store, key string) ([]byte, string, error) {
-	data, obj, err := objstore.ReadAll(ctx, store, key, maxBytes)
+// read returns an object's content of at most so many bytes, nil when there is
+// none.
+func read(ctx context.Context, store objstore.Store, key string, most int64) ([]byte, string, error) {
+	data, obj, err := objstore.ReadAll(ctx, store, key, most)
 	switch {
 	case errors.Is(err, objstore.ErrNotFound):
 		return nil, "", nil
