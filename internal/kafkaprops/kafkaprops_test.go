@@ -44,19 +44,29 @@ func TestRules(t *testing.T) {
 	const record = 1 << 20
 	plain, iam := Rules{MaxRecordBytes: record}, Rules{MaxRecordBytes: record, IAM: true}
 	refused := map[string][]string{
-		"below all": {"acks=0", " acks = 1", "acks=2", "acks=-2", "acks=0x1", "acks=", "acks=none", "request.required.acks=1", "request.required.acks = 0"},
+		"below all": {"acks=0", " acks = 1", "acks=2", "acks=-2", "acks=0x1", "acks=", "acks=none", "request.required.acks=1", "request.required.acks = 0",
+			"topic.acks=1", "topic.request.required.acks=0", "acks=-0b1", "acks=-0_1", "acks=-1x", "acks=4294967295", "acks=\u00a01"},
 		"idempotence": {"enable.idempotence=false", "enable.idempotence=FALSE", "enable.idempotence=False", "enable.idempotence=f",
 			"enable.idempotence=F", "enable.idempotence=0", "enable.idempotence=no", "enable.idempotence=off", "enable.idempotence="},
 		"gapless": {"enable.gapless.guarantee=false", "enable.gapless.guarantee=0"},
 		"reports": {"delivery.report.only.error=true", "delivery.report.only.error=TRUE", "delivery.report.only.error=t", "delivery.report.only.error=1", "delivery.report.only.error=yes"},
 		"topics":  {"allow.auto.create.topics=true", "allow.auto.create.topics=True", "allow.auto.create.topics=1", "allow.auto.create.topics=T"},
-		"timeout": {"message.timeout.ms=1", "message.timeout.ms=0", "message.timeout.ms=30000", "delivery.timeout.ms=30000", "message.timeout.ms="},
+		"timeout": {"message.timeout.ms=1", "message.timeout.ms=0", "message.timeout.ms=30000", "delivery.timeout.ms=30000", "message.timeout.ms=",
+			"topic.message.timeout.ms=1000", "topic.delivery.timeout.ms=1000"},
 		"size": {"message.max.bytes=1100000", "message.max.bytes=1114111", "message.max.bytes=0x10FFFF", "message.max.bytes=1m",
-			"message.max.bytes=1114112x", "message.max.bytes=", "message.max.bytes=-1"},
+			"message.max.bytes=1114112x", "message.max.bytes=", "message.max.bytes=-1",
+			"message.max.bytes=2000_000", "message.max.bytes=4294969296", "message.max.bytes=010000000", "message.max.bytes=0b111111111111111111111",
+			"message.max.bytes=0o10000000", "message.max.bytes=+2000000", "message.max.bytes=2e6", "message.max.bytes=2000000 #"},
 		"kerberos": {"sasl.mechanism=GSSAPI", "sasl.mechanisms=gssapi", "sasl.kerberos.keytab=/x", "sasl.kerberos.service.name=kafka",
-			"security.protocol=SASL_SSL", "security.protocol=sasl_plaintext"},
-		"order":    {"partitioner=random", "partitioner=Random", "transactional.id=x"},
+			"security.protocol=SASL_SSL", "security.protocol=sasl_plaintext", "security.protocol=SASL_SSL\nsasl.mechanism="},
+		"order": {"partitioner=random", "partitioner=Random", "topic.partitioner=random", "partitioner=", "partitioner=MURMUR2",
+			"transactional.id=x", "queuing.strategy=lifo", "topic.queuing.strategy=LIFO"},
 		"not ours": {"go.delivery.reports=false", "go.batch.producer=true", "{topic}.acks=1", "default.topic.config=x"},
+		"unknown": {"no.such.property=1", "ACKS=all", "Acks=all", "topic.topic.acks=all", "topic.client.id=x", "topic.linger.ms=5", "topic.=1",
+			"test.mock.num.brokers=1", "log_cb=x", "opaque=x"},
+		"values": {"compression.type=foo", "topic.compression.type=foo", "compression.codec=3", "linger.ms=5ms", "linger.ms=1_0", "linger.ms=-1", "linger.ms=0x5", "linger.ms=nan", "linger.ms=900001",
+			"queue.buffering.max.kbytes=0", "queue.buffering.max.messages=1_000", "batch.size=2147483648", "retries=", "socket.keepalive.enable=yes",
+			"security.protocol=tls", "sasl.mechanism=FOO", "sasl.mechanisms=PLAIN,GSSAPI", "debug=all,everything", "max.in.flight=0x", "reconnect.backoff.max.ms=00"},
 	}
 	for name, lines := range refused {
 		for _, line := range lines {
@@ -87,8 +97,10 @@ func TestRules(t *testing.T) {
 		"acks=all", "acks=-1", "acks=ALL", "request.required.acks=all", "enable.idempotence=true", "enable.idempotence=TRUE", "enable.idempotence=t", "enable.idempotence=1",
 		"delivery.report.only.error=false", "delivery.report.only.error=0", "allow.auto.create.topics=F", "message.max.bytes=1114112", "message.max.bytes=0x110000",
 		"compression.type=zstd", "linger.ms=50", "ssl.ca.location=/etc/ca.pem", "batch.size=100000", "partitioner=murmur2_random", "client.id=x",
+		"topic.acks=all", "topic.request.required.acks=-1", "topic.partitioner=fnv1a", "queuing.strategy=FIFO", "topic.compression.type=zstd", "topic.compression.codec=inherit",
+		"topic.metadata.refresh.interval.ms=-1", "linger.ms=0.5", "queue.buffering.max.ms=0", "debug=broker, +topic,-msg,", "compression.type=LZ4", "max.in.flight=0X5", "group.id=shared",
 		"security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.username=u\nsasl.password=p",
-		"security.protocol=SASL_PLAINTEXT\nsasl.mechanisms=SCRAM-SHA-256", "sasl.mechanism=OAUTHBEARER\nsasl.oauthbearer.method=oidc", "security.protocol=SSL",
+		"security.protocol=SASL_PLAINTEXT\nsasl.mechanisms=SCRAM-SHA-256", "sasl.mechanism=OAUTHBEARER\nsasl.oauthbearer.method=oidc", "security.protocol=SSL", "sasl.mechanism=scram-sha-512",
 	} {
 		if got := check(t, plain, line); len(got) > 0 {
 			t.Errorf("%q is refused: %v", line, got)
@@ -100,6 +112,29 @@ func TestRules(t *testing.T) {
 	} {
 		if got := check(t, iam, line); len(got) > 0 {
 			t.Errorf("with IAM %q is refused: %v", line, got)
+		}
+	}
+}
+
+// One property has one name, however it is written, so that none stands twice
+// among those that librdkafka is given.
+func TestCanonical(t *testing.T) {
+	for name, want := range map[string]string{
+		"acks": "acks", "topic.acks": "acks", "request.required.acks": "acks", "topic.request.required.acks": "acks",
+		"compression.codec": "compression.type", "topic.compression.codec": "topic.compression.type",
+		"topic.delivery.timeout.ms": "message.timeout.ms", "topic.metadata.refresh.sparse": "topic.metadata.refresh.sparse",
+		"no.such.property": "no.such.property", "topic.client.id": "topic.client.id",
+	} {
+		if got := Canonical(name); got != want {
+			t.Errorf("%s is kept as %s, not %s", name, got, want)
+		}
+	}
+	for name, p := range properties {
+		if c := Canonical(name); Canonical(c) != c {
+			t.Errorf("%s is kept as %s, and that as %s", name, c, Canonical(c))
+		}
+		if p.most != 0 != (p.kind == integer || p.kind == number) || p.words != "" != (p.kind == enum || p.kind == flags) {
+			t.Errorf("%s: %+v", name, p)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 // Package kafkaprops reads a file of librdkafka client properties and judges
 // it: what the Kafka sink must have its own way is refused, in whatever
-// spelling librdkafka would take. It knows the names and spellings of
+// spelling librdkafka would take, and so is what it does not know or would
+// read as something else than is written. It knows the names and spellings of
 // librdkafka's configuration but not the library, so that settings can be
 // checked by programs that do not contain it.
 package kafkaprops
@@ -141,30 +142,6 @@ func malformed(p Property, equals bool) string {
 		return "the line holds a control character"
 	}
 	return ""
-}
-
-// Canonical is the name under which librdkafka keeps a property that has
-// several.
-func Canonical(name string) string {
-	switch name {
-	case "request.required.acks":
-		return "acks"
-	case "compression.codec":
-		return "compression.type"
-	case "queue.buffering.max.ms":
-		return "linger.ms"
-	case "metadata.broker.list":
-		return "bootstrap.servers"
-	case "delivery.timeout.ms":
-		return "message.timeout.ms"
-	case "sasl.mechanisms":
-		return "sasl.mechanism"
-	case "max.in.flight":
-		return "max.in.flight.requests.per.connection"
-	case "message.send.max.retries":
-		return "retries"
-	}
-	return name
 }
 
 // Secret reports whether a property's value must not be shown.

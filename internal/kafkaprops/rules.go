@@ -2,6 +2,7 @@ package kafkaprops
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -25,7 +26,7 @@ type Rules struct {
 func (r Rules) Check(list []Property) Errors {
 	var problems Errors
 	for _, p := range list {
-		if reason, allowed := r.judge(Canonical(p.Name), p.Value); reason != "" {
+		if reason, allowed := r.judge(p); reason != "" {
 			problems = append(problems, &Error{Line: p.Line, Name: p.Name, Reason: reason, Allowed: allowed})
 		}
 	}
@@ -36,7 +37,30 @@ func (r Rules) Check(list []Property) Errors {
 }
 
 // judge says what is wrong with a property, "" when nothing is.
-func (r Rules) judge(name, value string) (reason, allowed string) {
+func (r Rules) judge(p Property) (reason, allowed string) {
+	kind, name, known := find(p.Name)
+	switch {
+	case !known:
+		return "librdkafka has no such property that a file can set", "the names of librdkafka's configuration"
+	case strings.HasPrefix(name, "sasl.kerberos."):
+		return "Kerberos (GSSAPI) is not supported", allowedMechanisms
+	}
+	for _, judge := range []func(name, value string) (reason, allowed string){r.judgeDelivery, r.judgeSignIn} {
+		if reason, allowed := judge(name, p.Value); reason != "" {
+			return reason, allowed
+		}
+	}
+	if name == "acks" {
+		return "", "" // a number or a word, and judged
+	}
+	if reason, allowed = kind.refuse(p.Value); reason != "" && Secret(name) {
+		reason = "librdkafka does not take the value"
+	}
+	return reason, allowed
+}
+
+// judgeDelivery refuses what would change how records are delivered.
+func (r Rules) judgeDelivery(name, value string) (reason, allowed string) {
 	switch name {
 	case "acks":
 		return refuseAcks(value)
@@ -53,22 +77,21 @@ func (r Rules) judge(name, value string) (reason, allowed string) {
 	case "message.max.bytes":
 		return r.refuseSize(value)
 	case "partitioner":
-		if strings.EqualFold(value, "random") {
-			return "a stream would not stay in one partition", "a partitioner by key, such as consistent_random or murmur2_random"
+		if !slices.Contains(strings.Fields(partitioners), value) {
+			return fmt.Sprintf("with %q it is not known that a stream stays in one partition, or in which", value), strings.ReplaceAll(partitioners, " ", ", ")
+		}
+	case "queuing.strategy":
+		if !strings.EqualFold(value, "fifo") {
+			return "records would be reordered", "fifo"
 		}
 	case "transactional.id":
 		return "the sink uses no transactions", "nothing"
-	case "default.topic.config":
-		return "not a librdkafka property", "the property itself"
 	}
-	if strings.HasPrefix(name, "go.") || strings.HasPrefix(name, "{topic}.") {
-		return "not a librdkafka property", "the names of librdkafka's configuration"
-	}
-	if strings.HasPrefix(name, "sasl.kerberos.") {
-		return "Kerberos (GSSAPI) is not supported", allowedMechanisms
-	}
-	return r.judgeSignIn(name, value)
+	return "", ""
 }
+
+// partitioners are librdkafka's that go by the key.
+const partitioners = "consistent_random consistent murmur2_random murmur2 fnv1a_random fnv1a"
 
 const allowedMechanisms = "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, or kafka.auth: aws-msk-iam"
 
@@ -80,8 +103,14 @@ func (r Rules) judgeSignIn(name, value string) (reason, allowed string) {
 		if r.IAM && !strings.EqualFold(value, "OAUTHBEARER") {
 			return iam, "OAUTHBEARER"
 		}
+		if value == "" {
+			return "without a mechanism librdkafka takes Kerberos (GSSAPI), which is not supported", allowedMechanisms
+		}
 		if strings.EqualFold(value, "GSSAPI") {
 			return "Kerberos (GSSAPI) is not supported", allowedMechanisms
+		}
+		if !oneOf("PLAIN SCRAM-SHA-256 SCRAM-SHA-512 OAUTHBEARER", value) {
+			return fmt.Sprintf("%q is no mechanism that librdkafka has", value), allowedMechanisms
 		}
 	case "security.protocol":
 		if r.IAM && !strings.EqualFold(value, "SASL_SSL") {
@@ -123,12 +152,9 @@ func (r Rules) silentKerberos(list []Property) *Error {
 }
 
 // refuseAcks accepts the spellings of all replicas in sync: librdkafka takes
-// the word, and numbers of any base.
+// the word, and numbers.
 func refuseAcks(value string) (reason, allowed string) {
-	if strings.EqualFold(value, "all") {
-		return "", ""
-	}
-	if n, err := strconv.ParseInt(value, 0, 64); err == nil && n == -1 {
+	if n, ok := Number(value); strings.EqualFold(value, "all") || ok && n == -1 {
 		return "", ""
 	}
 	return fmt.Sprintf("%q is less than all: a record counts as delivered only when every in-sync replica has it", value), "all, -1"
@@ -136,15 +162,7 @@ func refuseAcks(value string) (reason, allowed string) {
 
 // mustBe accepts librdkafka's spellings of one truth value.
 func mustBe(value string, want bool, why string) (reason, allowed string) {
-	got, known := false, true
-	switch strings.ToLower(value) {
-	case "true", "t", "1":
-		got = true
-	case "false", "f", "0":
-	default:
-		known = false
-	}
-	if known && got == want {
+	if got, known := truth(value); known && got == want {
 		return "", ""
 	}
 	return fmt.Sprintf("it may not be %q: %s", value, why), strconv.FormatBool(want)
@@ -153,9 +171,9 @@ func mustBe(value string, want bool, why string) (reason, allowed string) {
 func (r Rules) refuseSize(value string) (reason, allowed string) {
 	least := r.MaxRecordBytes + Headroom
 	allowed = fmt.Sprintf("at least export.max_record_bytes plus 64 KiB, which is %d", least)
-	n, err := strconv.ParseInt(value, 0, 64)
+	n, ok := Number(value)
 	switch {
-	case err != nil:
+	case !ok:
 		return fmt.Sprintf("%q is not a number of bytes", value), allowed
 	case n < least:
 		return fmt.Sprintf("%d is too small", n), allowed

@@ -18,6 +18,9 @@ type conf struct {
 	values map[string]string
 	// secrets are values that must never be shown.
 	secrets []string
+	// file are the properties of the file at path, as they stand there.
+	file []kafkaprops.Property
+	path string
 }
 
 const (
@@ -35,7 +38,7 @@ const (
 )
 
 func newConf(cfg *Config, file []kafkaprops.Property) *conf {
-	c := &conf{values: map[string]string{
+	c := &conf{file: file, path: cfg.Properties, values: map[string]string{
 		"bootstrap.servers":                  strings.Join(cfg.Brokers, ","),
 		"client.id":                          cfg.ClientID,
 		"acks":                               "all",
@@ -43,6 +46,9 @@ func newConf(cfg *Config, file []kafkaprops.Property) *conf {
 		"enable.gapless.guarantee":           "true",
 		"compression.type":                   "lz4",
 		"linger.ms":                          "5",
+		"delivery.report.only.error":         "false",
+		"queuing.strategy":                   "fifo",
+		"partitioner":                        "consistent_random",
 		"allow.auto.create.topics":           "false",
 		"message.max.bytes":                  strconv.FormatInt(max(cfg.needed(), clientLimit), 10),
 		"message.timeout.ms":                 strconv.Itoa(forever),
@@ -56,7 +62,7 @@ func newConf(cfg *Config, file []kafkaprops.Property) *conf {
 		c.values["sasl.mechanism"] = "OAUTHBEARER"
 	}
 	for _, p := range file {
-		c.values[kafkaprops.Canonical(p.Name)] = p.Value
+		c.values[kafkaprops.Canonical(p.Name)] = kafkaprops.Normal(p.Name, p.Value)
 		if kafkaprops.Secret(p.Name) && p.Value != "" {
 			c.secrets = append(c.secrets, p.Value)
 		}
@@ -68,11 +74,7 @@ func newConf(cfg *Config, file []kafkaprops.Property) *conf {
 // bound sets the producer's queue, unless the file does: room for what may be
 // under way, and for the largest message.
 func (c *conf) bound(cfg *Config) {
-	largest, err := strconv.ParseInt(c.values["message.max.bytes"], 0, 64)
-	if err != nil {
-		largest = clientLimit
-	}
-	kib := min((cfg.window()+largest)>>10+1024, 1<<31-1)
+	kib := min((cfg.window()+c.number("message.max.bytes", clientLimit))>>10+1024, 1<<31-1)
 	c.defaultTo("queue.buffering.max.kbytes", strconv.FormatInt(kib, 10))
 	c.defaultTo("queue.buffering.max.messages", "0")
 }
@@ -106,28 +108,17 @@ func (c *conf) configMap(logs chan kafka.LogEvent) kafka.ConfigMap {
 	return m
 }
 
-// try makes a producer and throws it away: librdkafka says what it does not
-// know or take.
-func (c *conf) try() error {
-	p, err := openProducer(c, "", func(events <-chan kafka.Event) {
-		for range events {
-			continue
-		}
-	}, func(kafka.LogEvent) {})
-	if err != nil {
-		return err
+// number is the value of a property, or what it is by default.
+func (c *conf) number(name string, byDefault int64) int64 {
+	if n, ok := kafkaprops.Number(c.values[name]); ok {
+		return n
 	}
-	p.close()
-	return nil
+	return byDefault
 }
 
 // refresh is how often the topic's metadata is asked for, 0 for never.
 func (c *conf) refresh() time.Duration {
-	ms, err := strconv.ParseInt(c.values["topic.metadata.refresh.interval.ms"], 0, 64)
-	if err != nil || ms < 0 {
-		return 0
-	}
-	return time.Duration(ms) * time.Millisecond
+	return time.Duration(max(c.number("topic.metadata.refresh.interval.ms", 0), 0)) * time.Millisecond
 }
 
 // redact takes secrets out of what librdkafka says.
@@ -144,12 +135,8 @@ const batchDefault = 1000000
 // shrink makes batches smaller, so that the topic takes them whatever it
 // allows for one message. It reports whether that changes anything.
 func (c *conf) shrink(bytes int64) bool {
-	now, err := strconv.ParseInt(c.values["batch.size"], 0, 64)
-	if err != nil {
-		now = batchDefault
-	}
 	bytes = max(bytes, 1)
-	if bytes >= now {
+	if bytes >= c.number("batch.size", batchDefault) {
 		return false
 	}
 	c.values["batch.size"] = strconv.FormatInt(bytes, 10)
@@ -158,3 +145,10 @@ func (c *conf) shrink(bytes int64) bool {
 
 // limit is the largest message the client takes.
 func (c *conf) limit() string { return c.values["message.max.bytes"] }
+
+// queueDefault is librdkafka's queue.buffering.max.kbytes.
+const queueDefault = 1 << 20
+
+// queue is how many bytes of values the client holds at most. A message whose
+// value alone is more than that can never be handed over.
+func (c *conf) queue() int64 { return c.number("queue.buffering.max.kbytes", queueDefault) << 10 }

@@ -60,6 +60,10 @@ func (s *session) limits(ctx context.Context) topicLimits {
 // warn tells of limits that will lose records.
 func (s *session) warn(t topicLimits) {
 	log, cfg := s.sink.cfg.Logger, &s.sink.cfg
+	if queue := s.sink.conf.queue(); queue < cfg.needed() {
+		log.Warn("queue.buffering.max.kbytes is less than a record may take: the client cannot hold larger ones, and they will become gaps",
+			"bytes", queue, "needed", cfg.needed())
+	}
 	if t.maxMessage > 0 && t.maxMessage < cfg.needed() {
 		log.Warn("the topic's max.message.bytes is less than a record may take: larger ones will be refused and become gaps",
 			"topic", cfg.Topic, "max.message.bytes", t.maxMessage, "needed", cfg.needed())

@@ -41,16 +41,26 @@ func refusalReason(err error, bytes int64, limits topicLimits, needed int64) str
 	case kafka.ErrInvalidTimestamp:
 		return "the topic refuses the commit time as the message's timestamp; see its message.timestamp.before.max.ms and message.timestamp.after.max.ms"
 	case kafka.ErrPolicyViolation:
-		return "a policy of the brokers refuses the message: " + e.Code().String()
+		return "a policy of the brokers refuses the message; see what is set up for the topic there, and of its settings those by which brokers check a message: " + checkedBy
 	case kafka.ErrInvalidRecord:
-		return "the brokers refuse the message as invalid: see their validation rules for the topic"
+		return "the brokers refuse the message as invalid; see the settings of the topic by which they check one: " + checkedBy
 	}
 	return "the brokers refuse the message: " + e.Code().String()
 }
 
+// checkedBy are the settings of a topic by which brokers judge a message. The
+// last two are those of brokers that check schemas.
+const checkedBy = "max.message.bytes, cleanup.policy, message.timestamp.before.max.ms, message.timestamp.after.max.ms, " +
+	"confluent.key.schema.validation, confluent.value.schema.validation"
+
 // localReason says why the client itself does not take a message.
 func localReason(bytes int64, limit string) string {
 	return fmt.Sprintf("a message of %d bytes is larger than the client's message.max.bytes (%s); set it in the file of kafka.properties, and the topic's max.message.bytes", bytes, limit)
+}
+
+// queueReason says why the client can never hold a message.
+func queueReason(bytes, limit int64) string {
+	return fmt.Sprintf("a message of %d bytes is larger than all that the client may hold (%d); set queue.buffering.max.kbytes in the file of kafka.properties to %d or more, or leave it out", bytes, limit, (bytes+1023)>>10)
 }
 
 // deliveryError is the reason of a session's end when a message failed.

@@ -250,6 +250,7 @@ func (r *run) sendRecord(rec envelope.Encoded, err error) bool {
 // produce hands over one message, when there is room.
 func (r *run) produce(ctx context.Context, f *flight, index int64, m *kafka.Message) error {
 	size, part, most := int64(len(m.Value)+len(m.Key)), m.TopicPartition.Partition, r.sink.cfg.window()
+	var since time.Time
 	for {
 		switch r.board.send(f, ticket{index: index, bytes: size}, part, most) {
 		case apart:
@@ -265,27 +266,55 @@ func (r *run) produce(ctx context.Context, f *flight, index int64, m *kafka.Mess
 			return nil
 		}
 		r.board.unsend(part)
-		if gone, err := r.notTaken(f, index, size, err); gone || err != nil {
+		if gone, err := r.notTaken(f, index, m, err); gone || err != nil {
 			return err
 		}
-		// The client's queue has no room before something is answered.
-		if err := r.pause(ctx, r.board.view().bytes*3/4); err != nil {
+		if err := r.room(ctx, &since); err != nil {
 			return err
 		}
 	}
 }
 
+// room waits after the client's queue had none for a message that fits it:
+// until something is answered, or, when everything is, for librdkafka to let
+// go of the messages whose reports were read, which it does a moment later.
+// since is when the queue was first found full with nothing under way.
+func (r *run) room(ctx context.Context, since *time.Time) error {
+	v := r.board.view()
+	if v.open > 0 {
+		*since = time.Time{}
+		return r.pause(ctx, v.bytes*3/4)
+	}
+	if _, err := r.tend(v); err != nil {
+		return err
+	}
+	now := r.sink.cfg.Now()
+	if since.IsZero() {
+		*since = now
+	}
+	if now.Sub(*since) >= r.patience {
+		return fmt.Errorf("the client's queue has no room although nothing is under way for %v; see queue.buffering.max.kbytes and queue.buffering.max.messages in the file of kafka.properties", r.patience)
+	}
+	if !sleep(ctx, roomPause) {
+		return ctx.Err()
+	}
+	return nil
+}
+
+// roomPause is the wait for librdkafka to let go of answered messages.
+const roomPause = time.Millisecond
+
 // notTaken says what comes of a message that the client did not take: it is
 // gone for good, or the session ends, or it is to be tried again.
-func (r *run) notTaken(f *flight, index, size int64, err error) (gone bool, _ error) {
+func (r *run) notTaken(f *flight, index int64, m *kafka.Message, err error) (gone bool, _ error) {
 	var e kafka.Error
 	switch {
 	case !errors.As(err, &e):
 		return false, fmt.Errorf("hand a message to librdkafka: %w", err)
 	case e.Code() == kafka.ErrMsgSizeTooLarge:
-		return true, r.giveUp(f, index, localReason(size, r.sink.conf.limit()))
-	case e.Code() == kafka.ErrQueueFull && r.board.view().open == 0:
-		return true, r.giveUp(f, index, fmt.Sprintf("a message of %d bytes does not fit the client's queue; see queue.buffering.max.kbytes in the file of kafka.properties", size))
+		return true, r.giveUp(f, index, localReason(int64(len(m.Value)+len(m.Key)), r.sink.conf.limit()))
+	case e.Code() == kafka.ErrQueueFull && int64(len(m.Value)) > r.sink.conf.queue():
+		return true, r.giveUp(f, index, queueReason(int64(len(m.Value)), r.sink.conf.queue()))
 	case e.Code() != kafka.ErrQueueFull:
 		return false, r.session.explain(fmt.Errorf("hand a message to librdkafka: %w", err))
 	}

@@ -160,10 +160,18 @@ func (s *session) say(err error) {
 // closed is told there only.
 func (s *session) log(l kafka.LogEvent) {
 	if l.Tag == "FAIL" {
-		_, text, _ := strings.Cut(l.Message, "]: ")
-		s.say(errors.New(s.sink.conf.redact(text)))
+		s.say(errors.New(s.sink.conf.redact(unthreaded(l.Message))))
 	}
 	s.sink.cfg.Logger.Log(context.Background(), level(l.Level), "librdkafka", "facility", l.Tag, "line", s.sink.conf.redact(l.Message))
+}
+
+// unthreaded is a line of librdkafka's log without the name of the thread that
+// stands before it unless log.thread.name is off.
+func unthreaded(line string) string {
+	if text, ok := strings.CutPrefix(line, "[thrd:"); ok {
+		_, line, _ = strings.Cut(text, "]: ")
+	}
+	return line
 }
 
 // metadataTime bounds one question for metadata; it cannot be interrupted.
