@@ -31,19 +31,19 @@ func (a Affinity) declared() string {
 
 // affinityOf applies the rules in their documented order: the first substring
 // found decides, which makes "CHARINT" an integer and "FLOATING POINT" one
-// too (it holds INT).
+// too (it holds INT). The words are found in any case.
 func affinityOf(typ string, strict bool) Affinity {
-	t := strings.ToUpper(typ)
+	t := lower(typ)
 	switch {
-	case strict && t == "ANY":
+	case strict && t == "any":
 		return None
-	case strings.Contains(t, "INT"):
+	case strings.Contains(t, "int"):
 		return IntegerAffinity
-	case strings.Contains(t, "CHAR"), strings.Contains(t, "CLOB"), strings.Contains(t, "TEXT"):
+	case strings.Contains(t, "char"), strings.Contains(t, "clob"), strings.Contains(t, "text"):
 		return TextAffinity
-	case strings.Contains(t, "BLOB"), t == "":
+	case strings.Contains(t, "blob"), t == "":
 		return None
-	case strings.Contains(t, "REAL"), strings.Contains(t, "FLOA"), strings.Contains(t, "DOUB"):
+	case strings.Contains(t, "real"), strings.Contains(t, "floa"), strings.Contains(t, "doub"):
 		return RealAffinity
 	}
 	return Numeric

@@ -6,46 +6,45 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 // columns reads the columns, the key and the record layout of one table.
-func (r *reader) columns(row int64, t *Table) error {
+func (r *reader) columns(t *Table) error {
 	dflts := make(map[int]string)
-	err := sqlitex.Execute(r.conn, `SELECT x.name, x.type, x."notnull", x.dflt_value, x.pk, x.hidden
-		FROM sqlite_schema s, pragma_table_xinfo(s.name) x WHERE s.rowid=?1 ORDER BY x.cid`,
-		&sqlitex.ExecOptions{Args: []any{row}, ResultFunc: func(st *sqlite.Stmt) error {
-			c := Column{
-				Name:    st.ColumnText(0),
-				Type:    st.ColumnText(1),
-				NotNull: st.ColumnBool(2),
-				PK:      st.ColumnInt(4),
-				Hidden:  st.ColumnInt(5),
-				Field:   -1,
-			}
-			c.Affinity = affinityOf(c.Type, t.Strict)
-			if !st.ColumnIsNull(3) && !c.Generated() {
-				dflts[len(t.Columns)] = st.ColumnText(3)
-			}
-			t.Columns = append(t.Columns, c)
-			return nil
-		}})
+	r.found = r.found[:0]
+	err := r.pragma("table_xinfo", quote(t.Name), func(st *sqlite.Stmt) error {
+		c := Column{
+			Name:    st.ColumnText(1),
+			Type:    st.ColumnText(2),
+			NotNull: st.ColumnBool(3),
+			PK:      st.ColumnInt(5),
+			Hidden:  st.ColumnInt(6),
+			Field:   -1,
+		}
+		c.Affinity = affinityOf(c.Type, t.Strict)
+		if !st.ColumnIsNull(4) && !c.Generated() {
+			dflts[len(r.found)] = st.ColumnText(4)
+		}
+		r.found = append(r.found, c)
+		return nil
+	})
 	if err != nil {
 		return fmt.Errorf("its columns cannot be listed: %w", err)
 	}
-	if len(t.Columns) == 0 {
+	if len(r.found) == 0 {
 		return errors.New("it has no columns")
 	}
+	t.Columns = slices.Clone(r.found)
 	for i := range t.Columns {
 		if t.Columns[i].PK > 0 {
 			t.Key = append(t.Key, i)
 		}
 	}
 	slices.SortStableFunc(t.Key, func(a, b int) int { return t.Columns[a].PK - t.Columns[b].PK })
-	if err := r.layout(row, t); err != nil {
+	if err := r.layout(t); err != nil {
 		return err
 	}
 	for i, expr := range dflts {
@@ -61,21 +60,8 @@ func (r *reader) columns(row int64, t *Table) error {
 // record belongs to which column: for a rowid table the declared order
 // without virtual columns, for a WITHOUT ROWID table the order of its index,
 // which is the table (SQLite file format 2.4).
-func (r *reader) layout(row int64, t *Table) error {
-	var index []int
-	err := sqlitex.Execute(r.conn, `SELECT x.cid, x.key FROM sqlite_schema s, pragma_index_list(s.name) l, pragma_index_xinfo(l.name) x
-		WHERE s.rowid=?1 AND l.origin='pk' ORDER BY x.seqno`,
-		&sqlitex.ExecOptions{Args: []any{row}, ResultFunc: func(st *sqlite.Stmt) error {
-			cid := st.ColumnInt(0)
-			if t.WithoutRowid && (cid < 0 || cid >= len(t.Columns)) {
-				return fmt.Errorf("its key names column %d of %d", cid, len(t.Columns))
-			}
-			index = append(index, cid)
-			if t.WithoutRowid && st.ColumnBool(1) {
-				t.KeyFields++
-			}
-			return nil
-		}})
+func (r *reader) layout(t *Table) error {
+	index, err := r.keyIndex(t)
 	if err != nil {
 		return fmt.Errorf("its key cannot be read: %w", err)
 	}
@@ -93,7 +79,7 @@ func (r *reader) layout(row int64, t *Table) error {
 		}
 		// A key that is the rowid needs no index, and only such a key has
 		// none; INTEGER PRIMARY KEY DESC has one.
-		if len(t.Key) == 1 && len(index) == 0 && strings.EqualFold(t.Columns[t.Key[0]].Type, "INTEGER") {
+		if len(t.Key) == 1 && len(index) == 0 && equalFold(t.Columns[t.Key[0]].Type, "INTEGER") {
 			t.Alias = t.Key[0]
 		}
 	}
@@ -101,6 +87,38 @@ func (r *reader) layout(row int64, t *Table) error {
 		t.Columns[cid].Field = field
 	}
 	return nil
+}
+
+// keyIndex lists the columns of the index that SQLite keeps for the declared
+// key, in its order and with those it adds to the key; nil when it keeps none.
+func (r *reader) keyIndex(t *Table) (index []int, err error) {
+	if len(t.Key) == 0 {
+		return nil, nil
+	}
+	name, found := "", false
+	if err := r.pragma("index_list", quote(t.Name), func(st *sqlite.Stmt) error {
+		if st.ColumnText(3) == "pk" {
+			name, found = st.ColumnText(1), true
+		}
+		return nil
+	}); err != nil || !found {
+		return nil, err
+	}
+	err = r.pragma("index_xinfo", quote(name), func(st *sqlite.Stmt) error {
+		cid := st.ColumnInt(1)
+		if t.WithoutRowid && (cid < 0 || cid >= len(t.Columns)) {
+			return fmt.Errorf("its key names column %d of %d", cid, len(t.Columns))
+		}
+		index = append(index, cid)
+		if t.WithoutRowid && st.ColumnBool(5) {
+			t.KeyFields++
+		}
+		return nil
+	})
+	if err == nil && len(index) == 0 {
+		err = fmt.Errorf("its index %q has no columns", name)
+	}
+	return index, err
 }
 
 // evaluate has SQLite add a column with the default to a table that has a

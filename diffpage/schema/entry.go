@@ -1,10 +1,8 @@
 package schema
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"strings"
 )
 
 // Entry is one row of sqlite_schema (SQLite file format 2.6). The texts are
@@ -21,41 +19,13 @@ type Entry struct {
 	SQL []byte
 }
 
-// relevant reports whether the entry has a part in what a Schema says: tables
-// and views, and the indexes SQLite made for keys.
-func (e *Entry) relevant() bool {
-	switch e.Type {
-	case "table", "view":
-		return true
-	case "index":
-		return e.SQL == nil
-	}
-	return false
-}
-
-// digest is over everything but root pages, so that databases made by one
-// application share what was read from one of them.
-func digest(enc Encoding, entries []Entry) [sha256.Size]byte {
-	h := sha256.New()
-	var n [8]byte
-	put := func(b []byte) {
-		binary.BigEndian.PutUint64(n[:], uint64(len(b)))
-		h.Write(n[:])
-		h.Write(b)
-	}
-	put([]byte(enc.String()))
-	for i := range entries {
-		if e := &entries[i]; e.relevant() {
-			put([]byte(e.Type))
-			put(e.Name)
-			put(e.Table)
-			put(e.SQL)
-			if e.Root == 0 {
-				put(nil)
-			}
-		}
-	}
-	return [sha256.Size]byte(h.Sum(nil))
+// digest is over all that a description depends on: the name, the text and
+// the encoding both are stored in. The buffer is used and handed back.
+func (e *Entry) digest(enc Encoding, buf []byte) ([sha256.Size]byte, []byte) {
+	buf = binary.BigEndian.AppendUint32(buf[:0], uint32(enc))
+	buf = binary.BigEndian.AppendUint64(buf, uint64(len(e.Name)))
+	buf = append(append(buf, e.Name...), e.SQL...)
+	return sha256.Sum256(buf), buf
 }
 
 // text is a stored text as a Go string: UTF-8 where it is valid in its
@@ -70,7 +40,7 @@ func (e Encoding) text(stored []byte) string {
 // describe makes the table of an entry as far as its own fields tell, without
 // columns; nil for an entry that is no table or view.
 func describe(enc Encoding, e *Entry) *Table {
-	t := &Table{Name: enc.text(e.Name), SQL: enc.text(e.SQL), Alias: -1}
+	t := &Table{Name: enc.text(e.Name), SQL: enc.text(e.SQL), Alias: -1, Root: e.Root}
 	switch {
 	case e.Type == "view":
 		t.Kind = View
@@ -82,22 +52,34 @@ func describe(enc Encoding, e *Entry) *Table {
 		t.Unreadable = "it has no root page"
 	case isStatistics(t.Name):
 		t.Kind = Internal
+	default:
+		t.Unreadable = stranger(t)
 	}
 	return t
 }
 
+// stranger says why SQLite is not shown a table; empty when it is. A text that
+// is shown makes a table of its own name and nothing else, so no text has an
+// effect on what is said of another.
+func stranger(t *Table) string {
+	if hasPrefixFold(t.Name, "sqlite_") && !equalFold(t.Name, "sqlite_sequence") {
+		return "its name is reserved for SQLite"
+	}
+	if name, ok := definedName(t.SQL); !ok || name != t.Name {
+		return "its text is no CREATE TABLE statement of its name"
+	}
+	return ""
+}
+
 // isStatistics names the tables of ANALYZE. Loading one of them into our
 // database would make SQLite read its rows, which are not there.
-func isStatistics(name string) bool {
-	const prefix = "sqlite_stat"
-	return len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix)
-}
+func isStatistics(name string) bool { return hasPrefixFold(name, "sqlite_stat") }
 
 // isVirtual knows the form SQLite stores, which always starts like this
 // whatever the statement looked like.
 func isVirtual(sql string) bool {
-	const prefix = "CREATE VIRTUAL TABLE"
-	return len(sql) > len(prefix) && strings.EqualFold(sql[:len(prefix)], prefix)
+	const prefix = "create virtual table"
+	return len(sql) > len(prefix) && hasPrefixFold(sql, prefix)
 }
 
 // markShadows finds the tables that virtual tables keep their content in, by
@@ -107,14 +89,14 @@ func markShadows(tables []*Table) {
 	modules := make(map[string]string)
 	for _, t := range tables {
 		if t.Kind == Virtual {
-			modules[strings.ToLower(t.Name)] = strings.ToLower(moduleOf(t.SQL))
+			modules[lower(t.Name)] = lower(moduleOf(t.SQL))
 		}
 	}
 	if len(modules) == 0 {
 		return
 	}
 	for _, t := range tables {
-		if t.Kind == Ordinary && isShadow(modules, strings.ToLower(t.Name)) {
+		if t.Kind == Ordinary && isShadow(modules, lower(t.Name)) {
 			t.Kind = Shadow
 		}
 	}
@@ -164,89 +146,4 @@ func isShadowSuffix(module, suffix string) bool {
 func isNumbered(suffix, word string) bool {
 	digit := func(c byte) bool { return c >= '0' && c <= '9' }
 	return len(suffix) == len(word)+2 && suffix[:len(word)] == word && digit(suffix[len(word)]) && digit(suffix[len(word)+1])
-}
-
-// moduleOf reads the module's name out of a stored CREATE VIRTUAL TABLE text:
-// after the table's name and USING.
-func moduleOf(sql string) string {
-	rest := []byte(sql)
-	var word string
-	for range len("CREATE VIRTUAL TABLE name USING") {
-		word, rest = token(rest)
-		if word == "" {
-			return ""
-		}
-		if strings.EqualFold(word, "using") {
-			word, _ = token(rest)
-			return word
-		}
-	}
-	return ""
-}
-
-// token takes the next word or quoted name off an SQL text, without quotes;
-// comments are blank space. A quoted name comes back with a leading NUL when
-// it would read like a keyword, so that "using" as a name is not USING.
-func token(sql []byte) (string, []byte) {
-	sql = skipBlank(sql)
-	if len(sql) == 0 {
-		return "", nil
-	}
-	closing := sql[0]
-	switch sql[0] {
-	case '"', '\'', '`':
-	case '[':
-		closing = ']'
-	default:
-		n := bytes.IndexFunc(sql, func(r rune) bool {
-			return !(r == '_' || r == '$' || r >= 0x80 || r >= '0' && r <= '9' || r|0x20 >= 'a' && r|0x20 <= 'z')
-		})
-		if n < 0 {
-			n = len(sql)
-		}
-		n = max(n, 1)
-		return string(sql[:n]), sql[n:]
-	}
-	var name []byte
-	for i := 1; i < len(sql); i++ {
-		if sql[i] != closing {
-			name = append(name, sql[i])
-			continue
-		}
-		if closing != ']' && i+1 < len(sql) && sql[i+1] == closing {
-			name = append(name, closing)
-			i++
-			continue
-		}
-		return unkeyword(string(name)), sql[i+1:]
-	}
-	return unkeyword(string(name)), nil
-}
-
-func unkeyword(name string) string {
-	if name == "" || strings.EqualFold(name, "using") {
-		return "\x00" + name
-	}
-	return name
-}
-
-func skipBlank(sql []byte) []byte {
-	for len(sql) > 0 {
-		end := 1
-		switch {
-		case sql[0] == ' ' || sql[0] >= '\t' && sql[0] <= '\r':
-		case bytes.HasPrefix(sql, []byte("--")):
-			if end = bytes.IndexByte(sql, '\n') + 1; end == 0 {
-				return nil
-			}
-		case bytes.HasPrefix(sql, []byte("/*")):
-			if end = bytes.Index(sql[2:], []byte("*/")) + 4; end == 3 {
-				return nil
-			}
-		default:
-			return sql
-		}
-		sql = sql[end:]
-	}
-	return nil
 }

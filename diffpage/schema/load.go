@@ -1,50 +1,51 @@
 package schema
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"strings"
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// load describes the tables and views of entries, in their order, with the
-// columns of those that have a tree.
-func load(enc Encoding, entries []Entry) (tables []*Table, err error) {
-	byRow := make(map[int64]*Table)
-	for i := range entries {
-		t := describe(enc, &entries[i])
-		if t == nil {
-			continue
-		}
-		tables = append(tables, t)
-		if t.Kind == Ordinary && t.Unreadable == "" {
-			byRow[int64(i)+1] = t
-		}
-	}
-	markShadows(tables)
-	if len(byRow) == 0 {
-		return tables, nil
+// pending is a table whose columns are not read yet, and its row.
+type pending struct {
+	*Table
+	entry *Entry
+	key   [sha256.Size]byte // entry.digest
+}
+
+// read fills in the columns of tables that describe made. What it says of one
+// depends on its own name and text alone. A table that cannot be understood
+// becomes Unreadable; an error means that SQLite failed us.
+func read(enc Encoding, tables []pending) (err error) {
+	if len(tables) == 0 {
+		return nil
 	}
 	r, err := newReader(enc)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
-	if err := r.fill(entries, byRow); err != nil {
-		return nil, err
+	if err := r.fill(tables); err != nil {
+		return err
 	}
-	return tables, r.read(byRow)
+	return r.read(tables)
 }
 
-// reader is a pair of private in-memory databases. The first one gets the
+// reader is a pair of private in-memory databases. The first one gets
 // sqlite_schema rows as they are stored, under root pages that lead nowhere,
-// and is asked for nothing but pragmas: no expression of the schema is ever
-// run. The second one evaluates column defaults.
+// and is asked for nothing but pragmas, as statements: no expression of the
+// schema is ever run, and nothing that a schema names can stand in the place
+// of what we ask for, as a table does in that of a pragma function of its name.
+// The second one evaluates column defaults.
 type reader struct {
 	enc      Encoding
 	conn     *sqlite.Conn
 	defaults *sqlite.Conn
+	found    []Column // of the table at hand, used again
 }
 
 func newReader(enc Encoding) (*reader, error) {
@@ -82,16 +83,16 @@ func (r *reader) close() error {
 	return err
 }
 
-// fill stores the rows of readable tables and of automatic indexes under
-// their own row numbers and makes SQLite read them. Explicit indexes, views,
-// triggers and virtual tables are left out: nothing of them is asked for, and
-// what they name may exist in the writer only.
-func (r *reader) fill(entries []Entry, byRow map[int64]*Table) (err error) {
+// fill stores the rows of the tables and makes SQLite read them. Indexes,
+// views, triggers and virtual tables are left out: nothing of them is asked
+// for (the index of a declared key is made by the table's own text), and what
+// they name may exist in the writer only.
+func (r *reader) fill(tables []pending) (err error) {
 	// The blob's pages exist only to be below the page count, which SQLite
 	// checks root pages against.
 	for _, sql := range []string{
 		"CREATE TABLE pages(b)",
-		fmt.Sprintf("INSERT INTO pages VALUES(zeroblob(%d))", 512*(len(entries)+4)),
+		fmt.Sprintf("INSERT INTO pages VALUES(zeroblob(%d))", 512*(len(tables)+4)),
 		"PRAGMA writable_schema=ON",
 		"DELETE FROM sqlite_schema",
 	} {
@@ -100,24 +101,14 @@ func (r *reader) fill(entries []Entry, byRow map[int64]*Table) (err error) {
 		}
 	}
 	stmt, err := r.conn.Prepare(`INSERT INTO sqlite_schema(rowid,type,name,tbl_name,rootpage,sql)
-		VALUES(?1,?2,CAST(?3 AS TEXT),CAST(?4 AS TEXT),?1+2,CAST(?5 AS TEXT))`)
+		VALUES(?1,'table',CAST(?2 AS TEXT),CAST(?2 AS TEXT),?1+2,CAST(?3 AS TEXT))`)
 	if err != nil {
 		return fmt.Errorf("store a schema: %w", err)
 	}
-	for i := range entries {
-		e, row := &entries[i], int64(i)+1
-		if byRow[row] == nil && (e.Type != "index" || !e.relevant()) {
-			continue
-		}
-		stmt.BindInt64(1, row)
-		stmt.BindText(2, e.Type)
-		stmt.BindBytes(3, e.Name)
-		stmt.BindBytes(4, e.Table)
-		if e.SQL == nil {
-			stmt.BindNull(5)
-		} else {
-			stmt.BindBytes(5, e.SQL)
-		}
+	for i, t := range tables {
+		stmt.BindInt64(1, int64(i)+1)
+		stmt.BindBytes(2, t.entry.Name)
+		stmt.BindBytes(3, t.entry.SQL)
 		if _, err := stmt.Step(); err != nil {
 			return fmt.Errorf("store a schema: %w", err)
 		}
@@ -135,35 +126,49 @@ func (r *reader) fill(entries []Entry, byRow map[int64]*Table) (err error) {
 }
 
 // read fills in the tables. What goes wrong with one stays with that one.
-func (r *reader) read(byRow map[int64]*Table) error {
-	known := make(map[int64]bool)
-	err := sqlitex.Execute(r.conn, `SELECT s.rowid, l.wr, l.strict FROM sqlite_schema s
-		JOIN pragma_table_list l ON l.schema='main' AND l.name=s.name AND l.type='table'
-		WHERE s.type='table'`, &sqlitex.ExecOptions{ResultFunc: func(st *sqlite.Stmt) error {
-		row := st.ColumnInt64(0)
-		if t := byRow[row]; t != nil {
-			known[row] = true
-			t.WithoutRowid, t.Strict = st.ColumnBool(1), st.ColumnBool(2)
+func (r *reader) read(tables []pending) error {
+	type options struct{ withoutRowid, strict bool }
+	known := make(map[string]options, len(tables))
+	if err := r.pragma("table_list", "", func(st *sqlite.Stmt) error {
+		if st.ColumnText(2) == "table" {
+			known[st.ColumnText(1)] = options{st.ColumnBool(4), st.ColumnBool(5)}
 		}
 		return nil
-	}})
-	if err != nil {
+	}); err != nil {
 		return fmt.Errorf("list the tables of a schema: %w", err)
 	}
-	for row, t := range byRow {
+	for _, t := range tables {
 		var err error
-		if known[row] {
-			err = r.columns(row, t)
+		if o, ok := known[t.Name]; ok {
+			t.WithoutRowid, t.Strict = o.withoutRowid, o.strict
+			err = r.columns(t.Table)
 		} else {
 			err = r.complaint(t.SQL)
 		}
 		if err != nil {
-			t.Unreadable = err.Error()
-			t.Columns, t.Key, t.Stored, t.KeyFields, t.Alias = nil, nil, nil, 0, -1
+			t.forget(err.Error())
 		}
 	}
 	return nil
 }
+
+// forget makes a table Unreadable, for the reason given.
+func (t *Table) forget(why string) {
+	t.Unreadable = why
+	t.Columns, t.Key, t.Stored, t.KeyFields, t.Alias = nil, nil, nil, 0, -1
+}
+
+// pragma runs a pragma statement about one table or index, or about all when there is no argument. The argument is a name as quote returns it.
+func (r *reader) pragma(pragma, argument string, row func(*sqlite.Stmt) error) error {
+	sql := "PRAGMA main." + pragma
+	if argument != "" {
+		sql += "(" + argument + ")"
+	}
+	return sqlitex.ExecuteTransient(r.conn, sql, &sqlitex.ExecOptions{ResultFunc: row})
+}
+
+// quote makes an identifier of any name.
+func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
 // complaint is what SQLite says about a CREATE text it did not take.
 func (r *reader) complaint(sql string) error {
