@@ -37,6 +37,9 @@ type childSpec struct {
 	// Interval are those of the sink and of rounds, 0 the usual of tests.
 	Files           uint64
 	Flush, Interval time.Duration
+	// Brokers are of a topic that gets everything too, none for the bucket
+	// alone.
+	Brokers []string
 	// Crash has the process kill itself at a named point, "" at none.
 	Crash crashPoint
 }
@@ -64,6 +67,9 @@ func runChild(text string) error {
 	s.Watch, s.State, s.Node, s.Bucket = spec.Watch, spec.State, spec.Node, "file://"+spec.Bucket
 	s.Export.Enabled = true
 	s.Export.Flush = cmp.Or(spec.Flush, childFlush)
+	if len(spec.Brokers) > 0 {
+		s.Export.Sinks, s.Kafka.Brokers = []string{config.SinkKafka, config.SinkBucket}, spec.Brokers
+	}
 	if spec.Files > 0 {
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: spec.Files, Max: spec.Files}); err != nil {
 			return err
