@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"celldexport/exporter"
+	"celldexport/internal/celld"
 	"celldexport/internal/celldsim"
 	"celldexport/internal/ledger"
 	"celldexport/internal/objstore"
@@ -367,6 +368,22 @@ func TestOwnExporterWhileRunning(t *testing.T) {
 	}
 	if s := a.e.Status(); len(s.Trouble) != 1 || s.Trouble[0].Epoch != 2 {
 		t.Errorf("trouble: %+v", s.Trouble)
+	}
+	// What is wrong is named before what only waits, however long that does.
+	bad := a.activate("bad")
+	key := celld.OwnKey(bad.Scope())
+	own, _, err := objstore.ReadAll(t.Context(), w.store, key, 1<<16)
+	w.must(err)
+	for _, doc := range []string{"{oops", string(own)} {
+		_, err = objstore.PutBytes(t.Context(), w.store, key, []byte(doc), objstore.PutOptions{})
+		w.must(err)
+		w.write(bad, fmt.Sprintf(`CREATE TABLE t%d(x)`, len(doc)))
+		trouble := a.status("a stream fails, then none", func(s exporter.Summary) bool {
+			return len(s.Trouble) == 1+s.Streams[exporter.StateFailed] && (s.Streams[exporter.StateFailed] == 1) == (doc != string(own)) && s.Streams[exporter.StatePending] == 0
+		}).Trouble
+		if trouble[len(trouble)-1].Cell != c.Scope() {
+			t.Errorf("trouble: %+v", trouble)
+		}
 	}
 	w.must(a.node.Evict(t.Context(), c.Scope(), true))
 	a.sync()
