@@ -138,7 +138,7 @@ func (e *Exporter) open(ctx context.Context, o Options) error {
 	if e.dir, err = state.Open(ctx, o.Settings.State); err != nil {
 		return err
 	}
-	n, lost, err := claimNode(ctx, e.fleet, export, e.dir, o.Settings.Node, o.Random)
+	n, lost, err := claimNode(ctx, e.fleet, export, e.dir, o.Settings.Node, o.Random, e.now)
 	if err != nil {
 		return err
 	}

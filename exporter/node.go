@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"celldexport/exporter/state"
 	"celldexport/internal/ledger"
@@ -16,16 +17,26 @@ import (
 // in the fleet bucket: two exporters of one node would write over each other.
 var errNodeTaken = errors.New("another exportd runs for this node")
 
+// renewEvery is how often, at most, a node that exports takes a new token. What
+// is exported within it after a copy of the state directory was made is what a
+// start from that copy cannot know of; it costs one write to the bucket.
+const renewEvery = 10 * time.Second
+
 // node is this start's claim on the node's object in the fleet bucket. It
 // tells a state directory that was lost, restored from a copy or started
 // twice from one that is ours.
 type node struct {
-	store objstore.Store
-	name  string
-	id    state.Identity
+	store  objstore.Store
+	dir    *state.Dir
+	random io.Reader
+	now    func() time.Time
+	name   string
+	id     state.Identity
 	// before is an object that was written for the node before its first
 	// start, "" for none.
 	before string
+	// renewed is when the token was drawn.
+	renewed time.Time
 }
 
 // claimNode compares the state directory with the node's object and claims
@@ -33,7 +44,7 @@ type node struct {
 // newer copy of it, spoke for the node last: the directory was emptied and
 // every stream re-bases. The first start of all looks into the export bucket
 // for what was written for the node before.
-func claimNode(ctx context.Context, store, export objstore.Store, dir *state.Dir, name string, random io.Reader) (n *node, lost bool, err error) {
+func claimNode(ctx context.Context, store, export objstore.Store, dir *state.Dir, name string, random io.Reader, now func() time.Time) (n *node, lost bool, err error) {
 	id, err := dir.Identity(ctx)
 	if err != nil {
 		return nil, false, err
@@ -78,7 +89,8 @@ func claimNode(ctx context.Context, store, export objstore.Store, dir *state.Dir
 	if err := dir.SaveIdentity(ctx, id); err != nil {
 		return nil, false, err
 	}
-	return &node{store: store, name: name, id: id, before: doc.Before}, lost || have != nil && have.State != id.ID, nil
+	n = &node{store: store, dir: dir, random: random, now: now, name: name, id: id, before: doc.Before, renewed: now()}
+	return n, lost || have != nil && have.State != id.ID, nil
 }
 
 // speaksFor reports whether the node's object names this state directory as
@@ -93,13 +105,50 @@ func speaksFor(doc *ledger.NodeDoc, id state.Identity) bool {
 
 // check reads the node's object again. It is done in every round that reads
 // an own.json, so that a copy of us is noticed before anything is exported.
+// When the token has served its time a new one takes its place, so that a copy
+// of the directory that is older than that is known as one when it is started.
 func (n *node) check(ctx context.Context) error {
-	doc, _, err := ledger.LoadNode(ctx, n.store, n.name)
+	doc, etag, err := ledger.LoadNode(ctx, n.store, n.name)
 	if err != nil {
 		return fmt.Errorf("read the node's object: %w", err)
 	}
-	if doc == nil || doc.State != n.id.ID || doc.Boot != n.id.Boot || doc.Token != n.id.Token {
+	if doc == nil || !speaksFor(doc, n.id) {
 		return fmt.Errorf("%w: %s no longer names this start of state %s", errNodeTaken, ledger.NodeKey(n.name), n.id.ID)
+	}
+	if doc.Token == n.id.Next {
+		return n.adopt(ctx, doc.Token)
+	}
+	if since := n.now().Sub(n.renewed); since >= 0 && since < renewEvery {
+		return nil
+	}
+	return n.renew(ctx, *doc, etag)
+}
+
+// renew claims the node's object with a new token. One whose claim has an
+// unknown outcome is tried again, or it could take effect unknown to us.
+func (n *node) renew(ctx context.Context, doc ledger.NodeDoc, etag string) (err error) {
+	if n.id.Next == "" {
+		next := n.id
+		if next.Next, err = token(n.random); err != nil {
+			return err
+		}
+		if err := n.dir.SaveIdentity(ctx, next); err != nil {
+			return stateFailed(err)
+		}
+		n.id = next
+	}
+	doc.Token = n.id.Next
+	if err := ledger.ClaimNode(ctx, n.store, n.name, doc, etag); err != nil {
+		return fmt.Errorf("renew the claim on the node's object: %w", err)
+	}
+	return n.adopt(ctx, doc.Token)
+}
+
+// adopt makes the next token, which the node's object has, the one.
+func (n *node) adopt(ctx context.Context, token string) error {
+	n.id.Token, n.id.Next, n.renewed = token, "", n.now()
+	if err := n.dir.SaveIdentity(ctx, n.id); err != nil {
+		return stateFailed(err)
 	}
 	return nil
 }

@@ -26,7 +26,13 @@ func (o *otherSink) Name() string { return o.name }
 
 func newOther(t *testing.T, name string) *otherSink {
 	t.Helper()
-	o := &otherSink{name: name, store: objstore.NewFault(objstore.NewMemory())}
+	return otherOver(t, name, objstore.NewFault(objstore.NewMemory()))
+}
+
+// otherOver is one that finds in its place what an earlier one stored.
+func otherOver(t *testing.T, name string, store *objstore.Fault) *otherSink {
+	t.Helper()
+	o := &otherSink{name: name, store: store}
 	var err error
 	o.Sink, err = bucket.New(bucket.Config{
 		Store: o.store, Node: "node-a", FlushInterval: 30 * time.Millisecond, FlushBytes: 64 << 10, QueueBytes: 1 << 20,

@@ -45,17 +45,19 @@ func (d *Dir) SaveIdentity(ctx context.Context, id Identity) error {
 
 // Reset forgets everything but the format: the directory is an old copy, and
 // what it says of streams is no longer what their consumers hold. It must be
-// called before anything below the directory is opened.
+// called before anything below the directory is opened. The identity goes
+// last: a reset that was cut short is found lost again and done again.
 func (d *Dir) Reset(ctx context.Context) error {
-	for _, stmt := range []string{`DELETE FROM streams`, `DELETE FROM meta WHERE key = 'identity'`} {
-		if _, err := d.db.ExecContext(ctx, stmt); err != nil {
-			return fmt.Errorf("reset state database: %w", err)
-		}
+	if _, err := d.db.ExecContext(ctx, `DELETE FROM streams`); err != nil {
+		return fmt.Errorf("reset state database: %w", err)
 	}
 	for _, sub := range []string{d.Spool(), d.Delivery(), d.Shadows(), d.Temp()} {
 		if err := emptyDir(sub); err != nil {
-			return err
+			return fmt.Errorf("reset state directory: %w", err)
 		}
+	}
+	if _, err := d.db.ExecContext(ctx, `DELETE FROM meta WHERE key = 'identity'`); err != nil {
+		return fmt.Errorf("reset state database: %w", err)
 	}
 	return nil
 }
