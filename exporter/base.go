@@ -71,6 +71,8 @@ type basis struct {
 	files []chain.File
 	// pin is the ledger's entry when the epoch is pinned already.
 	pin *ledger.Epoch
+	// from is the ledger's entry of prev, nil when the epoch is pinned already.
+	from *ledger.Epoch
 }
 
 // begin starts a residency: decides its base, binds the stream and pins the
@@ -169,7 +171,7 @@ func (bs *bases) decide(ctx context.Context, s *stream, v view, led *ledger.Stre
 		mode = envelope.ModePaged
 	}
 	if sh := s.doc.Shadow; sh.File != "" && sh.Epoch == at.epoch && sh.TXID == at.txid && bs.shadows.hasShadow(sh.File) {
-		return basis{kind: keep, prev: at, mode: mode}, nil
+		return basis{kind: keep, prev: at, mode: mode, from: &pred}, nil
 	}
 	if lost, err := bs.lostSince(ctx, pred.Writer); err != nil || lost {
 		return basis{}, err
@@ -183,7 +185,7 @@ func (bs *bases) decide(ctx context.Context, s *stream, v view, led *ledger.Stre
 		// The bucket does not restore to exactly where the exporter ended.
 		return basis{}, nil
 	}
-	return basis{kind: restored, prev: at, mode: mode, files: plan}, nil
+	return basis{kind: restored, prev: at, mode: mode, files: plan, from: &pred}, nil
 }
 
 // predecessor is the newest pin below an epoch. When that is ours and its
@@ -295,7 +297,8 @@ func (bs *bases) start(ctx context.Context, s *stream, v view, led *ledger.Strea
 		pin = &ledger.Epoch{Epoch: v.disk.Epoch, StartTXID: v.target.After + 1, Mode: string(b.mode), PrevEpoch: prevEpoch, PrevTXID: prevTXID, Writer: bs.ledgers.writer()}
 	}
 	linked := s.doc.Residency.Epoch == v.disk.Epoch && s.doc.Residency.Linked
-	if err := bs.enter(ctx, s, id, *pin, state.Residency{Spooled: pin.StartTXID - 1, Linked: linked}); err != nil {
+	p := pinning{epoch: *pin, known: led != nil, from: b.from}
+	if err := bs.enter(ctx, s, id, p, state.Residency{Spooled: pin.StartTXID - 1, Linked: linked}); err != nil {
 		return err
 	}
 	if !linked {
@@ -312,15 +315,15 @@ func (bs *bases) start(ctx context.Context, s *stream, v view, led *ledger.Strea
 
 // enter pins the epoch in the ledger and takes the residency into the
 // document, durably, before anything of it is spooled.
-func (bs *bases) enter(ctx context.Context, s *stream, id identity, pin ledger.Epoch, r state.Residency) error {
-	led, life, err := bs.ledgers.pin(ctx, s, id, pin)
+func (bs *bases) enter(ctx context.Context, s *stream, id identity, p pinning, r state.Residency) error {
+	led, life, err := bs.ledgers.pin(ctx, s, id, p)
 	if err != nil {
 		return err
 	}
 	if err := errors.Join(bs.journal.catchUp(ctx, s), bs.at(StepEnter)); err != nil {
 		return err
 	}
-	r.Epoch, r.Start, r.Pinned = pin.Epoch, pin.StartTXID, true
+	r.Epoch, r.Start, r.Pinned = p.epoch.Epoch, p.epoch.StartTXID, true
 	if s.doc.Residency.Epoch == r.Epoch {
 		r.Next = s.doc.Residency.Next
 	}

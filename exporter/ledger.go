@@ -80,30 +80,58 @@ func (ls *ledgers) updateLedger(ctx context.Context, s *stream, change func(*led
 	return entryOf(doc, id), nil
 }
 
-// pin binds the stream and enters its epoch, in one write. life is the index
-// of our state directory in the ledger's list.
-func (ls *ledgers) pin(ctx context.Context, s *stream, id identity, pin ledger.Epoch) (led *ledger.Stream, life uint64, err error) {
+// pinning is a decision about the first unit of an epoch, and what of the
+// ledger it was made on.
+type pinning struct {
+	epoch ledger.Epoch
+	// known says that the ledger had the stream.
+	known bool
+	// from is the closed epoch whose end the first unit is diffed against, nil
+	// for none.
+	from *ledger.Epoch
+}
+
+// pin binds the stream and enters its epoch, in one write, unless the ledger
+// has moved on since the decision: then the next round decides anew. life is
+// the index of our state directory in the ledger's list.
+func (ls *ledgers) pin(ctx context.Context, s *stream, id identity, p pinning) (led *ledger.Stream, life uint64, err error) {
 	doc, err := ledger.Update(ctx, ls.fleet, ls.ledgerKey(s), ls.random, func(d *ledger.Document) error {
-		l, err := d.Bind(ledger.Identity{Script: id.Script, Class: id.Class, Cell: id.Cell, Facet: id.Facet, Incarnation: id.Incarnation})
+		l, err := bind(d, id, p)
 		if err != nil {
 			return err
 		}
 		life = l.Life(ls.node.id.ID)
-		if pin.Writer != ls.writer() {
+		if p.epoch.Writer != ls.writer() {
 			// An epoch that another state directory pinned stays as it is.
 			return nil
 		}
 		bound := len(l.Epochs) == 0
-		if err := l.Pin(pin); err != nil || !bound || len(id.seed) == 0 {
+		if p.from != nil {
+			err = l.Continue(p.epoch, *p.from)
+		} else {
+			err = l.Pin(p.epoch)
+		}
+		if err != nil || !bound || len(id.seed) == 0 {
 			return err
 		}
-		return l.SetTables(pin.Epoch, id.seed)
+		return l.SetTables(p.epoch.Epoch, id.seed)
 	})
-	if errors.Is(err, ledger.ErrFenced) {
-		return nil, 0, waiting(StateFenced, "pin e%d of %s: %w", pin.Epoch, s.doc.Scope, err)
-	}
-	if err != nil {
-		return nil, 0, waiting(StateWaiting, "pin e%d of %s in the ledger: %w", pin.Epoch, s.doc.Scope, err)
+	switch {
+	case errors.Is(err, ledger.ErrFenced):
+		return nil, 0, waiting(StateFenced, "pin e%d of %s: %w", p.epoch.Epoch, s.doc.Scope, err)
+	case errors.Is(err, ledger.ErrMoved):
+		return nil, 0, waiting(StatePending, "pin e%d of %s: %w", p.epoch.Epoch, s.doc.Scope, err)
+	case err != nil:
+		return nil, 0, waiting(StateWaiting, "pin e%d of %s in the ledger: %w", p.epoch.Epoch, s.doc.Scope, err)
 	}
 	return entryOf(doc, id.Stream), life, nil
+}
+
+// bind finds the stream's entry or makes it, as the decision to pin knew it.
+func bind(d *ledger.Document, id identity, p pinning) (*ledger.Stream, error) {
+	name := ledger.Identity{Script: id.Script, Class: id.Class, Cell: id.Cell, Facet: id.Facet, Incarnation: id.Incarnation}
+	if !p.known {
+		return d.BindFirst(name, p.epoch)
+	}
+	return d.Bind(name)
 }

@@ -92,7 +92,7 @@ func (bs *bases) rebaseTo(ctx context.Context, s *stream, epoch uint64, led *led
 		prevEpoch, prevTXID := lowerHead(files, epoch).numbers()
 		pin = &ledger.Epoch{Epoch: epoch, StartTXID: head, Mode: string(envelope.ModeClone), PrevEpoch: prevEpoch, PrevTXID: prevTXID, Writer: bs.ledgers.writer()}
 	}
-	if err := bs.enter(ctx, s, id, *pin, r); err != nil {
+	if err := bs.enter(ctx, s, id, pinning{epoch: *pin, known: led != nil}, r); err != nil {
 		return err
 	}
 	if !first {

@@ -25,6 +25,7 @@ type recorder struct {
 	mark     walMark // what it covered of the WAL
 	full     bool    // the next capture is a full image whatever the WAL says
 	paged    bool    // the epoch continues its predecessor's txids
+	lost     bool    // the epoch's first files are not there any more
 }
 
 // capture writes the committed frames that follow the mark as one file and

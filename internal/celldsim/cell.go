@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 
 	"celldexport/internal/celld"
@@ -205,10 +207,18 @@ func (c *Cell) barrier(ctx context.Context, snapshot bool) error {
 	if _, err := c.capture(); err != nil {
 		return err
 	}
-	if snapshot && !c.files.paged {
+	if snapshot && !c.files.paged && !c.files.lost {
 		return c.sent.snapshot(ctx, &c.files)
 	}
 	return c.sent.pending(ctx, &c.files)
+}
+
+// loseFiles deletes the captured files, which are all uploaded.
+func (c *Cell) loseFiles() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.files.lost = true
+	return os.RemoveAll(filepath.Join(c.db.dir, celld.MetaDirName))
 }
 
 // closeCell ends the handles of a cell by one of the ways to close a database.

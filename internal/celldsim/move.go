@@ -56,6 +56,29 @@ func (n *Node) AbandonEviction(ctx context.Context, cell string) error {
 	return nil
 }
 
+// AbandonEvictionLate is AbandonEviction of an eviction that had come further:
+// the captured files are deleted when it is given up. meanwhile runs while
+// there are none. The reopened cells number on from where they were, in
+// directories of their own.
+func (n *Node) AbandonEvictionLate(ctx context.Context, cell string, meanwhile func() error) error {
+	if err := prove(ctx, n, cell, false); err != nil {
+		return fmt.Errorf("evict %s from node %s: %w", cell, n.name, err)
+	}
+	cells := n.held.below(cell)
+	var errs []error
+	for _, c := range cells {
+		errs = append(errs, c.loseFiles())
+	}
+	errs = append(errs, meanwhile())
+	for _, c := range cells {
+		errs = append(errs, c.reopen(ctx, true))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("abandon the eviction of %s from node %s: %w", cell, n.name, err)
+	}
+	return nil
+}
+
 // Reset discards a residency whose durability could not be proven: database,
 // WAL and LTX files are deleted and nothing is uploaded.
 func (n *Node) Reset(cell string) error {

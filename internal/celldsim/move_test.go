@@ -283,6 +283,36 @@ func TestAbandonedEviction(t *testing.T) {
 	checkBucket(t, f, cell, dump(t, c))
 }
 
+func TestAbandonedEvictionWithoutFiles(t *testing.T) {
+	f := newFleet(t, Config{Layout: V06})
+	n := newNode(t, f, "node-a")
+	cell := f.CellID("Shelf", "a")
+	c := activate(t, n, cell)
+	fill(t, c, "one")
+	looked := false
+	must(t, n.AbandonEvictionLate(t.Context(), cell, func() error {
+		looked = true
+		if _, err := os.Stat(c.LTXDir()); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the captured files are there: %v", err)
+		}
+		if len(c.Pending()) > 0 {
+			t.Errorf("files that were not uploaded are deleted: %v", c.Pending())
+		}
+		return nil
+	}))
+	fill(t, c, "two")
+	files := localFiles(t, c)
+	if !looked || len(files) != 1 || files[0].header.MinTXID != 3 || len(files[0].pages) != int(files[0].header.Commit) {
+		t.Errorf("looked %t, files afterwards: %d", looked, len(files))
+	}
+	if c.Snapshot(t.Context()) == nil {
+		t.Error("a snapshot was made of files that are not there")
+	}
+	must(t, n.Handoff(t.Context(), cell, true))
+	other := newNode(t, f, "node-b")
+	checkBucket(t, f, cell, dump(t, activate(t, other, cell)))
+}
+
 func TestResetUploadsNothing(t *testing.T) {
 	f := newFleet(t, Config{})
 	n := newNode(t, f, "node-a")

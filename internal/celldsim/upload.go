@@ -65,6 +65,9 @@ func (u *uploader) snapshot(ctx context.Context, r *recorder) error {
 	if r.paged {
 		return fmt.Errorf("snapshot %s: a paged epoch does not start at txid 1", u.scope)
 	}
+	if r.lost {
+		return fmt.Errorf("snapshot %s: the epoch's first files are not there any more", u.scope)
+	}
 	m, err := r.merge(1)
 	if err != nil {
 		return fmt.Errorf("snapshot %s: %w", u.scope, err)

@@ -33,6 +33,10 @@ var (
 	ErrPinned = errors.New("the epoch is pinned otherwise")
 	// ErrNotPinned says that the epoch must be pinned first.
 	ErrNotPinned = errors.New("the epoch is not pinned")
+	// ErrMoved says that the ledger is not as it was when the pin was decided
+	// on: what it would continue goes on, ends elsewhere, or is not the newest
+	// epoch any more. Nothing was entered, and the decision is to be made anew.
+	ErrMoved = errors.New("the ledger has moved on since it was read")
 	// ErrClosed says that the epoch is closed, once and for good.
 	ErrClosed = errors.New("the epoch is closed")
 	// ErrIdentity says that the ledger belongs to another script, class, cell
@@ -101,6 +105,20 @@ func (d *Document) Bind(id Identity) (*Stream, error) {
 		d.Streams = slices.Delete(d.Streams, 0, old)
 	}
 	return &d.Streams[len(d.Streams)-1], nil
+}
+
+// BindFirst is Bind, for the pin of its first epoch, of a stream that the
+// ledger did not have when it was read. When it has one by now, and not by this
+// pin, that is ErrMoved: what was decided for a cell that nobody had exported
+// does not hold, its incarnation least of all.
+func (d *Document) BindFirst(id Identity, e Epoch) (*Stream, error) {
+	if len(d.Streams) > 0 {
+		have, ok := d.Streams[len(d.Streams)-1].Epoch(e.Epoch)
+		if !ok || !have.samePin(e) {
+			return nil, fmt.Errorf("bind %s: the ledger has %s by now: %w", id, d.Streams[len(d.Streams)-1].Identity, ErrMoved)
+		}
+	}
+	return d.Bind(id)
 }
 
 // sameName reports whether two identities name incarnations of one stream.

@@ -132,6 +132,26 @@ func (s *Stream) Pin(e Epoch) error {
 	return nil
 }
 
+// Continue is Pin for an epoch whose first unit is diffed against the state at
+// which another one was closed. from is that one's entry as the caller read it;
+// it must be the newest below the epoch still, and end where it did: a close
+// that was withdrawn meanwhile lets units follow that the diff knows nothing
+// of. Otherwise the answer is ErrMoved and nothing is entered. The same pin
+// again is no error, whatever became of its predecessor: once it is there, no
+// close below it is withdrawn.
+func (s *Stream) Continue(e, from Epoch) error {
+	pred, ok := s.Predecessor(e.Epoch)
+	_, again := s.Epoch(e.Epoch)
+	switch {
+	case from.Closed == nil || !same(e.PrevEpoch, &from.Epoch) || !same(e.PrevTXID, from.Closed):
+		return fmt.Errorf("pin e%d of %s: it does not continue the end of e%d", e.Epoch, s.Identity, from.Epoch)
+	case again:
+	case !ok || !pred.samePin(from) || !same(pred.Closed, from.Closed):
+		return fmt.Errorf("pin e%d of %s on the end of e%d at txid %d: %w", e.Epoch, s.Identity, from.Epoch, *from.Closed, ErrMoved)
+	}
+	return s.Pin(e)
+}
+
 // check refuses a pin that says nothing sensible.
 func (e Epoch) check() error {
 	switch {
