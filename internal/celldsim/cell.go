@@ -213,8 +213,8 @@ func (c *Cell) barrier(ctx context.Context, snapshot bool) error {
 	return c.sent.pending(ctx, &c.files)
 }
 
-// loseFiles deletes the captured files, which are all uploaded.
-func (c *Cell) loseFiles() error {
+// loseFiles deletes the captured files of a cell, which are all uploaded.
+func loseFiles(c *Cell) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.files.lost = true

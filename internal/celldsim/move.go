@@ -67,7 +67,7 @@ func (n *Node) AbandonEvictionLate(ctx context.Context, cell string, meanwhile f
 	cells := n.held.below(cell)
 	var errs []error
 	for _, c := range cells {
-		errs = append(errs, c.loseFiles())
+		errs = append(errs, loseFiles(c))
 	}
 	errs = append(errs, meanwhile())
 	for _, c := range cells {
