@@ -3,33 +3,8 @@ package btree
 import (
 	"bytes"
 	"errors"
-	"os"
-	"path/filepath"
 	"testing"
-
-	"celldexport/internal/ltxfile"
 )
-
-// realPages shows the pages of captured files, where they lie beside the
-// checkout; without them a fuzz test begins with the pages made here.
-func realPages(f *testing.F, add func(data []byte)) {
-	dir := filepath.Join("..", "..", "..", "shared", "fixtures", "golden-ltx")
-	for txid := range uint64(6) {
-		file, err := os.ReadFile(filepath.Join(dir, ltxfile.FileName(txid+1, txid+1)))
-		if errors.Is(err, os.ErrNotExist) {
-			return
-		}
-		if err == nil {
-			_, err = ltxfile.Decode(bytes.NewReader(file), int64(len(file)), func(_ uint32, data []byte) error {
-				add(bytes.Clone(data))
-				return nil
-			})
-		}
-		if err != nil {
-			f.Fatal(err)
-		}
-	}
-}
 
 // FuzzVarint: a number reads as the plain definition has it, whatever follows
 // it, and what is written from it reads the same.
@@ -37,6 +12,18 @@ func FuzzVarint(f *testing.F) {
 	for _, b := range [][]byte{{}, {0}, {0x7f}, {0x81}, {0x81, 0}, {0x80, 0x80, 5}, bytes.Repeat([]byte{0xff}, 9), bytes.Repeat([]byte{0x80}, 12)} {
 		f.Add(b)
 	}
+	seen := make(map[[3]int]bool) // one for each pair of lengths that a cell begins with
+	realCells(f, func(_ *database, typ PageType, c *Cell, payload []byte) {
+		_, n := varint(c.Raw)
+		_, m := varint(c.Raw[n:])
+		_, k := varint(payload)
+		if !seen[[3]int{n, m, k}] {
+			seen[[3]int{n, m, k}] = true
+			f.Add(c.Raw[:min(len(c.Raw), 20)])
+			f.Add(c.Raw[n:min(len(c.Raw), n+20)])
+			f.Add(payload[:min(len(payload), 20)])
+		}
+	})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		want, size := uint64(0), 0
 		for i, c := range b[:min(9, len(b))] {
@@ -66,6 +53,10 @@ func FuzzCell(f *testing.F) {
 	f.Add([]byte("row"), int64(5), uint16(512), uint8(0), uint32(0), uint8(0))
 	f.Add(make([]byte, 3000), int64(-1), uint16(4096), uint8(1), uint32(9), uint8(3))
 	f.Add(make([]byte, 5000), int64(1)<<62, uint16(480), uint8(2), uint32(1)<<31, uint8(255))
+	realCells(f, func(d *database, typ PageType, c *Cell, payload []byte) {
+		kind := bytes.IndexByte([]byte{byte(LeafTable), byte(LeafIndex), byte(InteriorIndex)}, byte(typ))
+		f.Add(payload, c.Rowid, uint16(d.usable), uint8(kind), c.Overflow, uint8(len(payload)))
+	})
 	f.Fuzz(func(t *testing.T, payload []byte, rowid int64, usable uint16, kind uint8, overflow uint32, cut uint8) {
 		size := max(480, int(usable))
 		overflow = max(1, overflow)
@@ -116,7 +107,11 @@ func FuzzPage(f *testing.F) {
 	f.Add(build(InteriorTable, 512, [][]byte{{0, 0, 0, 5, 1}}), uint8(0))
 	f.Add(build(LeafIndex, 512, nil), uint8(32))
 	f.Add(bytes.Repeat([]byte{2, 0, 0, 0, 1, 0, 0}, 28), uint8(96))
-	realPages(f, func(data []byte) { f.Add(data, uint8(0)) })
+	for _, d := range realDatabases(f) {
+		for pgno := range d.pages() {
+			f.Add(d.page(pgno+1), uint8(d.size-d.usable))
+		}
+	}
 	f.Fuzz(func(t *testing.T, data []byte, reserved uint8) {
 		usable := len(data) - int(reserved)
 		var p Page
@@ -161,6 +156,7 @@ func FuzzPage(f *testing.F) {
 func FuzzRecord(f *testing.F) {
 	f.Add(record(intField(5), Field{13 + 6, []byte("abc")}, Field{Serial: 0}))
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
+	realCells(f, func(_ *database, _ PageType, _ *Cell, payload []byte) { f.Add(payload) })
 	f.Fuzz(func(t *testing.T, data []byte) {
 		fields, err := Fields(data, nil)
 		if err != nil {
@@ -185,6 +181,11 @@ func FuzzDiffer(f *testing.F) {
 	f.Add(record(intField(5), Field{13 + 6, []byte("abc")}), record(intField(6), Field{13 + 6, []byte("abc")}))
 	f.Add([]byte{0, 1}, []byte{0, 2})
 	f.Add([]byte{3, 0x81, 0x01, 1}, []byte{3, 0x81, 0x01, 2})
+	var last []byte
+	realCells(f, func(_ *database, _ PageType, _ *Cell, payload []byte) {
+		f.Add(last, payload)
+		last = payload
+	})
 	f.Fuzz(func(t *testing.T, a, b []byte) {
 		if !Differ(a, b) {
 			return

@@ -117,7 +117,7 @@ func TestDefinedName(t *testing.T) {
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 7))
 	named, made := 0, 0
-	for range 40 {
+	for range 20 {
 		var tables []pending
 		for range 50 {
 			sql := "CREATE TABLE "
@@ -180,7 +180,7 @@ func TestReadAlone(t *testing.T) {
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 8))
 	var c Cache
-	for range 25 {
+	for range 12 {
 		var sql []string
 		for i := range 1 + rnd.IntN(12) {
 			sql = append(sql, randomTable(rnd, fmt.Sprintf("t%d", i)))

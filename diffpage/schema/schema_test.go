@@ -251,20 +251,28 @@ func FuzzAppendUTF8(f *testing.F) {
 	})
 }
 
-// FuzzLoad: no text of a CREATE statement gets a reader down, and a table that
-// counts as readable has a sound layout.
+// FuzzLoad: no text of a CREATE statement gets a reader down or says anything
+// of a neighbour, and a table that counts as readable has a sound layout.
 func FuzzLoad(f *testing.F) {
 	for _, sql := range []string{"CREATE TABLE t0(a INTEGER PRIMARY KEY, b DEFAULT (1))", "CREATE VIRTUAL TABLE t0 USING fts5(a)",
 		"CREATE TABLE t0(a, b AS (a), PRIMARY KEY(b,a)) WITHOUT ROWID", "CREATE TABLE t0(a DEFAULT 'x') STRICT", "DROP TABLE t1", "CREATE TABLE t0 AS SELECT 1"} {
 		f.Add(sql)
 	}
+	for _, sql := range realTexts(f) {
+		f.Add(sql)
+	}
+	neighbour := Entry{Type: "table", Name: []byte("Neighbour"), Table: []byte("Neighbour"), Root: 9, SQL: []byte("CREATE TABLE Neighbour(a)")}
 	f.Fuzz(func(t *testing.T, sql string) {
-		s, err := new(Cache).Load(UTF8, append(tableRows(UTF8, sql), Entry{Type: "table", Name: []byte("ok"), Table: []byte("ok"), Root: 9, SQL: []byte("CREATE TABLE ok(a)")}))
+		row := rowOf(sql)
+		if string(row.Name) == "Neighbour" {
+			return
+		}
+		s, err := new(Cache).Load(UTF8, []Entry{neighbour, row})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ok := s.ByName("ok"); ok.Unreadable != "" || len(ok.Columns) != 1 {
-			t.Errorf("the neighbour: %+v", ok)
+		if n := s.ByName("Neighbour"); n.Unreadable != "" || len(n.Columns) != 1 {
+			t.Errorf("the neighbour: %+v", n)
 		}
 		for _, tab := range s.Tables {
 			for field, column := range tab.Stored {
@@ -272,6 +280,16 @@ func FuzzLoad(f *testing.F) {
 					t.Errorf("field %d is column %+v", field, c)
 				}
 			}
+		}
+		if equalFold(string(row.Name), "neighbour") {
+			return
+		}
+		alone, err := new(Cache).Load(UTF8, []Entry{row})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(alone.Tables[0], s.Tables[1]); d != "" {
+			t.Error(d)
 		}
 	})
 }
