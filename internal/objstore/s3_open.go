@@ -38,7 +38,7 @@ func openS3(cfg Config, rest string) (Store, error) {
 	client, err := minio.NewCore(where.endpoint.Host, &minio.Options{
 		Creds:        creds,
 		Secure:       where.endpoint.Scheme == "https",
-		Transport:    &watchedTransport{base: transport},
+		Transport:    &watchedTransport{base: patientTransport{transport}},
 		Region:       where.region,
 		BucketLookup: where.lookup,
 		// Retries are WithRetry's: the client's own know neither our deadlines
