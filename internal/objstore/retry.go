@@ -83,7 +83,8 @@ func (p RetryPolicy) wait(n int, err error) time.Duration {
 // what is permanent (ErrNotFound, ErrPrecondition, ErrDenied, ErrKey, ErrBody, what
 // the store cannot do, an ended context), nor a conditional Put unless the store said that it did not apply
 // it: after a lost answer the object may already be ours, and a second attempt
-// would report ErrPrecondition for a write that won.
+// would report ErrPrecondition for a write that won. A call that ran out of
+// time is made once more.
 //
 // A List goes on after the last key it yielded. A Get whose body breaks goes
 // on where it broke, on the same version of the object or not at all.
@@ -106,6 +107,16 @@ func Permanent(err error) bool {
 	return false
 }
 
+// slowAttempts is how often a call is made that ran out of time. Each took as
+// long as all the attempts at a store that refuses, and others wait for it.
+const slowAttempts = 2
+
+// ranOut reports whether an attempt ended because the other side was silent.
+func ranOut(err error) bool {
+	var timed interface{ Timeout() bool }
+	return errors.As(err, &timed) && timed.Timeout()
+}
+
 // notApplied reports whether the store said that a write did not happen.
 func notApplied(err error) bool {
 	var said interface{ NotApplied() bool }
@@ -118,7 +129,7 @@ func (r *retrying) pause(ctx context.Context, op string, n int, err error) error
 	if Permanent(err) || ctx.Err() != nil {
 		return err
 	}
-	if n >= r.policy.Attempts {
+	if n >= r.policy.Attempts || n >= slowAttempts && ranOut(err) {
 		return fmt.Errorf("after %d attempts: %w", n, err)
 	}
 	d := r.policy.wait(n, err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -103,6 +104,28 @@ func TestRetryGivesUp(t *testing.T) {
 		}
 		if want := ms(75, 150, 300, 300); !slices.Equal(slept, want) {
 			t.Errorf("%s: waited %v, want %v", op, slept, want)
+		}
+	}
+}
+
+// A store that lets calls run out of time takes as long for each as one that
+// refuses takes for all: it is asked twice.
+func TestRetryOfSilence(t *testing.T) {
+	for _, op := range []string{objstore.OpGet, objstore.OpPut, objstore.OpDelete, objstore.OpList} {
+		var slept []time.Duration
+		fault, s := faulty(t, waits(&slept))
+		fault.Add(objstore.Rule{Op: op, Before: fmt.Errorf("read: %w", os.ErrDeadlineExceeded)})
+		err := calls(t.Context(), s)[op]()
+		if !errors.Is(err, os.ErrDeadlineExceeded) || !strings.Contains(err.Error(), "after 2 attempts") {
+			t.Errorf("%s: error is %v", op, err)
+		}
+		if want := ms(75); !slices.Equal(slept, want) {
+			t.Errorf("%s: waited %v, want %v", op, slept, want)
+		}
+		fault.Clear()
+		fault.Add(objstore.Rule{Op: op, Times: 1, Before: os.ErrDeadlineExceeded})
+		if err := calls(t.Context(), s)[op](); err != nil {
+			t.Errorf("%s, silent once: %v", op, err)
 		}
 	}
 }
