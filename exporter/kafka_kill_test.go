@@ -33,6 +33,28 @@ func (c tardyConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
+// lifeOf runs the exporter until it has the brokers store something, and a
+// moment more.
+func (v *victim) lifeOf(cluster *kfake.Cluster) {
+	v.t.Helper()
+	stored := func() (n int64) {
+		for _, p := range cluster.PartitionInfos(placeTopic) {
+			n += p.HighWatermark
+		}
+		return n
+	}
+	c, before := v.h.startChildWith(childSpec{Bucket: v.bucket, Puts: v.puts, Brokers: v.h.settings.Kafka.Brokers}), stored()
+	for end := time.Now().Add(patience); stored() == before && time.Now().Before(end); {
+		v.step()
+		time.Sleep(5 * time.Millisecond)
+	}
+	for end := time.Now().Add(time.Duration(v.rand.Int64N(int64(200 * time.Millisecond)))); time.Now().Before(end); {
+		v.step()
+		time.Sleep(5 * time.Millisecond)
+	}
+	v.must(c.kill())
+}
+
 // copies holds every record of a topic against its other copies and returns
 // how many there are.
 func (v *victim) copies(records []*envelope.Record) (again int) {
@@ -73,10 +95,11 @@ func TestKillKafka(t *testing.T) {
 	b := broker.Of(cluster, placeTopic)
 	defer b.Close()
 	v := newVictim(t, seed(t, 3))
-	v.brokers = b.Addrs()
 	v.h.settings.Export.Sinks = []string{config.SinkKafka, config.SinkBucket}
-	v.h.settings.Kafka.Brokers = v.brokers
-	v.lives(10, 300*time.Millisecond, 1200*time.Millisecond)
+	v.h.settings.Kafka.Brokers = b.Addrs()
+	for range 6 {
+		v.lifeOf(cluster)
+	}
 	before := topicOf(t, b)
 	v.finish()
 	v.whole(v.equal(v.cells...))

@@ -27,8 +27,6 @@ type victim struct {
 	loads  []*celldsim.Workload
 	seed   uint64
 	rand   *rand.Rand
-	// brokers get everything beside the bucket, none by default.
-	brokers []string
 }
 
 func newVictim(t *testing.T, seed uint64) *victim {
@@ -83,7 +81,7 @@ func (v *victim) step() {
 func (v *victim) lives(n int, shortest, longest time.Duration) {
 	v.t.Helper()
 	for range n {
-		c := v.h.startChildWith(childSpec{Bucket: v.bucket, Puts: v.puts, Brokers: v.brokers})
+		c := v.h.startChild(v.bucket, v.puts)
 		end := time.Now().Add(shortest + time.Duration(v.rand.Int64N(int64(longest-shortest))))
 		for time.Now().Before(end) {
 			v.step()

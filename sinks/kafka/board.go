@@ -403,12 +403,12 @@ func (b *board) sift() int64 {
 			total, largest = total+s.bytes, max(largest, s.bytes)
 		}
 	}
-	batch := int64(0)
-	if largest <= total/2 && total/2 >= smallestBatch {
+	batch, one := int64(0), largest > total/2
+	if !one && total/2 >= smallestBatch {
 		batch = total / 2
 	}
 	for at, s := range b.suspects {
-		if s.size && total > smallestBatch && (batch > 0 || s.bytes <= total/2) {
+		if s.size && total > smallestBatch && (batch > 0 || one && s.bytes <= total/2) {
 			delete(b.suspects, at)
 		}
 	}

@@ -322,6 +322,7 @@ func TestBoardSift(t *testing.T) {
 		"one large among small": {[]int64{100, 90000, 200}, 0, 1},
 		"alone":                 {[]int64{70000}, 0, 1},
 		"small ones, small sum": {[]int64{1000, 2000, 3000}, 0, 3},
+		"too small to cut":      {[]int64{9000, 9000, 9000}, 0, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBoard(stillClock)

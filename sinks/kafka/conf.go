@@ -47,7 +47,6 @@ func newConf(cfg *Config, file []kafkaprops.Property) *conf {
 		"compression.type":                   "lz4",
 		"linger.ms":                          "5",
 		"delivery.report.only.error":         "false",
-		"queuing.strategy":                   "fifo",
 		"partitioner":                        "consistent_random",
 		"allow.auto.create.topics":           "false",
 		"message.max.bytes":                  strconv.FormatInt(max(cfg.needed(), clientLimit), 10),

@@ -22,8 +22,8 @@ import (
 func reliedOn() []string {
 	return []string{
 		"acks", "enable.idempotence", "enable.gapless.guarantee", "delivery.report.only.error", "allow.auto.create.topics",
-		"message.timeout.ms", "message.max.bytes", "partitioner", "queuing.strategy", "queue.buffering.max.kbytes",
-		"queue.buffering.max.messages", "topic.metadata.refresh.interval.ms", "reconnect.backoff.max.ms",
+		"message.timeout.ms", "message.max.bytes", "partitioner", "queue.buffering.max.kbytes", "queue.buffering.max.messages",
+		"topic.metadata.refresh.interval.ms", "reconnect.backoff.max.ms",
 	}
 }
 
