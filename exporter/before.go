@@ -3,6 +3,7 @@ package exporter
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"celldexport/internal/ledger"
 	"celldexport/internal/objstore"
@@ -31,19 +32,24 @@ type before struct {
 	epochs map[string]uint64
 }
 
-// writtenBefore is an object below the node's prefix of the export bucket, ""
-// when there is none. Before the node's first start it is another exporter's,
-// whatever its name.
+// toldByHand is the name, below the node's prefix, of an object that says that
+// the node exported by itself: to a broker it did so without leaving any.
+const toldByHand = "own-exporter"
+
+// writtenBefore is an object that an exporter of the node wrote into the export
+// bucket, "" when there is none. Before the node's first start it is another
+// one's.
 func writtenBefore(ctx context.Context, export objstore.Store, node string) (string, error) {
-	found := ""
-	for obj, err := range export.List(ctx, bucket.Prefix+node+"/", "") {
+	prefix := bucket.Prefix + node + "/"
+	for obj, err := range export.List(ctx, prefix, "") {
 		if err != nil {
 			return "", fmt.Errorf("look for objects of another exporter of node %s: %w", node, err)
 		}
-		found = obj.Key
-		break
+		if strings.HasSuffix(obj.Key, ".parquet") || obj.Key == prefix+toldByHand {
+			return obj.Key, nil
+		}
 	}
-	return found, nil
+	return "", nil
 }
 
 // openBefore reads the list, if there is to be one.

@@ -127,10 +127,13 @@ func TestOwnExporterAndSameEpoch(t *testing.T) {
 	}
 }
 
-// Without an object of this node there was no other exporter, whatever other
-// nodes left.
+// Without an object that an exporter of this node wrote there was none, whatever
+// other nodes or people left.
 func TestNoExporterBefore(t *testing.T) {
-	for _, other := range []string{"", bucket.Prefix + "node-ab/2026/01/01/00/1-00000001.txt", bucket.Prefix + "node/x", bucket.Prefix + "node-a", "export/tombstones/node-a/x"} {
+	for _, other := range []string{
+		"", bucket.Prefix + "node-ab/2026/01/01/00/1-00000001.parquet.old", bucket.Prefix + "node/own-exporter", bucket.Prefix + "node-a",
+		bucket.Prefix + "node-a/README", bucket.Prefix + "node-a/1970/01/01/00/1-00000001.parquet.tmp", "export/tombstones/node-a/x",
+	} {
 		w := newWorld(t, celldsim.V06)
 		a := w.host("node-a")
 		if other != "" {
@@ -167,7 +170,7 @@ func TestOwnExporterToldByHand(t *testing.T) {
 	a := w.host("node-a")
 	c := a.activate("one")
 	w.write(c, createItems, insertTwo)
-	_, err := objstore.PutBytes(t.Context(), w.store, bucket.Prefix+"node-a/exported-to-kafka", nil, objstore.PutOptions{})
+	_, err := objstore.PutBytes(t.Context(), w.store, bucket.Prefix+"node-a/own-exporter", nil, objstore.PutOptions{})
 	w.must(err)
 	a.leftTo(c)
 	if n := len(w.consumer().Records); n > 0 {

@@ -96,6 +96,11 @@ func TestS305(t *testing.T) {
 	old := func(node string, n int) string {
 		return bucket.Name{Node: node, Micros: time.Now().Add(-48 * time.Hour).UnixMicro(), Rand: uint32(n)}.Key()
 	}
+	a := w.host("node-a")
+	// The node has exported before: what is there is its own.
+	e, err := a.open()
+	w.must(err)
+	w.must(e.Close())
 	var own, foreign []string
 	for i := range 3 {
 		own, foreign = append(own, old("node-a", i)), append(foreign, old("node-b", i))
@@ -104,7 +109,6 @@ func TestS305(t *testing.T) {
 			w.must(err)
 		}
 	}
-	a := w.host("node-a")
 	a.settings.Export.Retention = 1
 	a.rig = func(o *exporter.Options) { o.Sweep = 20 * time.Millisecond }
 	c := a.activate("one")
