@@ -22,12 +22,18 @@ type replay struct {
 	files  *shadows
 	docs   map[string]*state.Stream
 	opened map[string]*shadow.Shadow
+	// torn are the shadows that a crash left without a header and that no
+	// entry with every page has mended yet.
+	torn map[string]struct{}
 }
 
 // takeUp runs at start, before anything new is spooled.
 func takeUp(ctx context.Context, k *kit, files *shadows) error {
-	r := &replay{kit: k, files: files, docs: make(map[string]*state.Stream), opened: make(map[string]*shadow.Shadow)}
+	r := &replay{kit: k, files: files, docs: make(map[string]*state.Stream), opened: make(map[string]*shadow.Shadow), torn: make(map[string]struct{})}
 	last, err := r.entries(ctx)
+	for name := range r.torn {
+		err = errors.Join(err, fmt.Errorf("the spool does not hold all pages of shadow %s: %w", name, shadow.ErrTorn))
+	}
 	for name, sh := range r.opened {
 		if err == nil {
 			err = sh.Sync()
@@ -170,16 +176,24 @@ func (r *replay) described(doc *state.Stream, entry *delivery.Stored) error {
 // kept is false when somebody removed the shadow: the stream re-bases.
 func (r *replay) pages(doc *state.Stream, entry *delivery.Stored) (kept bool, err error) {
 	u := entry.Unit()
-	sh := r.opened[doc.Shadow.File]
+	name := doc.Shadow.File
+	sh := r.opened[name]
 	if sh == nil {
-		sh, err = shadow.Open(r.files.shadowPath(doc.Shadow.File))
-		if doc.Shadow.File == "" || errors.Is(err, os.ErrNotExist) {
+		sh, err = shadow.Open(r.files.shadowPath(name))
+		if name == "" || errors.Is(err, os.ErrNotExist) {
 			return false, nil
+		}
+		if errors.Is(err, shadow.ErrTorn) {
+			r.torn[name] = struct{}{}
+			sh, err = shadow.Create(r.files.shadowPath(name))
 		}
 		if err != nil {
 			return false, err
 		}
-		r.opened[doc.Shadow.File] = sh
+		r.opened[name] = sh
+	}
+	if all := int64(u.Commit); entry.PageCount() == all || entry.PageCount() == all-1 && u.Commit >= shadow.LockPage(u.PageSize) {
+		delete(r.torn, name)
 	}
 	if err := sh.Resize(u.PageSize, u.Commit); err != nil {
 		return false, err

@@ -260,15 +260,21 @@ func fileOf(u proof.Unit) string {
 }
 
 // checkGrowth refuses a unit that enlarges the database without bringing
-// every new page: its rows would be read as zeros.
+// every new page: its rows would be read as zeros. All pages are new when they
+// have another size than those before, as after VACUUM or a restore.
 func checkGrowth(images *shadow.Images, sh *shadow.Shadow, commit uint32) error {
-	if ps := sh.PageSize(); ps != 0 && images.PageSize() != ps {
-		return fmt.Errorf("%w: pages of %d bytes in a database of %d-byte pages", ltxfile.ErrCorrupt, images.PageSize(), ps)
+	size, was, from := images.PageSize(), sh.PageSize(), sh.Commit()
+	if size != was {
+		from = 0
 	}
-	for pgno := uint64(sh.Commit()) + 1; pgno <= uint64(commit); pgno++ {
-		if !images.Has(uint32(pgno)) && uint32(pgno) != ltxfile.LockPage(images.PageSize()) {
-			return fmt.Errorf("%w: the database grows from %d to %d pages and page %d is missing", ltxfile.ErrCorrupt, sh.Commit(), commit, pgno)
+	for pgno := uint64(from) + 1; pgno <= uint64(commit); pgno++ {
+		if images.Has(uint32(pgno)) || uint32(pgno) == ltxfile.LockPage(size) {
+			continue
 		}
+		if from == 0 && sh.Commit() > 0 {
+			return fmt.Errorf("%w: the database goes from pages of %d bytes to %d pages of %d bytes and page %d is missing", ltxfile.ErrCorrupt, was, commit, size, pgno)
+		}
+		return fmt.Errorf("%w: the database grows from %d to %d pages and page %d is missing", ltxfile.ErrCorrupt, from, commit, pgno)
 	}
 	return nil
 }

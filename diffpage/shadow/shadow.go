@@ -18,6 +18,11 @@ import (
 // have, or has no content of: beyond its end, or the lock page.
 var ErrMissing = errors.New("no such page")
 
+// ErrTorn is wrapped when a file is opened that is neither empty nor a database
+// of whole pages. A crash leaves one while Flush or Resize give a shadow its
+// first pages or pages of another size; writing all pages again mends it.
+var ErrTorn = errors.New("torn shadow")
+
 // File is what a shadow is kept in; *os.File is one.
 type File interface {
 	io.ReaderAt
@@ -85,18 +90,21 @@ func New(f File, name string, size int64) (*Shadow, error) {
 		return s, nil
 	}
 	var head [18]byte
+	if size < int64(len(head)) {
+		return nil, fmt.Errorf("open shadow %s: %d bytes hold no database header: %w", name, size, ErrTorn)
+	}
 	if _, err := f.ReadAt(head[:], 0); err != nil {
 		return nil, fmt.Errorf("read the database header of shadow %s: %w", name, err)
 	}
 	if string(head[:16]) != "SQLite format 3\x00" {
-		return nil, fmt.Errorf("open shadow %s: it is no SQLite database", name)
+		return nil, fmt.Errorf("open shadow %s: it is no SQLite database: %w", name, ErrTorn)
 	}
 	pageSize := uint32(binary.BigEndian.Uint16(head[16:]))
 	if pageSize == 1 {
 		pageSize = 65536
 	}
 	if !ValidPageSize(pageSize) || size%int64(pageSize) != 0 || size/int64(pageSize) > maxPages {
-		return nil, fmt.Errorf("open shadow %s: %d bytes are not whole pages of %d: %w", name, size, pageSize, ErrPageSize)
+		return nil, fmt.Errorf("open shadow %s: %d bytes are not whole pages of %d: %w: %w", name, size, pageSize, ErrTorn, ErrPageSize)
 	}
 	s.base = extent{pageSize, uint32(size / int64(pageSize))}
 	return s, nil

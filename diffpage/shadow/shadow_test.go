@@ -201,7 +201,7 @@ func TestLockPage(t *testing.T) {
 
 func TestOpenForeign(t *testing.T) {
 	dir := t.TempDir()
-	for name, content := range map[string][]byte{"text": []byte("no database, but longer than a header"), "short": []byte("SQLite"),
+	for name, content := range map[string][]byte{"text": []byte("no database, but longer than a header"), "short": []byte("SQLite"), "zero": make([]byte, 2048),
 		"torn": firstPage(512, 1)[:500], "odd": append([]byte("SQLite format 3\x00\x01\x07"), make([]byte, 500)...)} {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, content, 0o600); err != nil {
@@ -209,6 +209,8 @@ func TestOpenForeign(t *testing.T) {
 		}
 		if s, err := Open(path); err == nil {
 			t.Errorf("%s opens as %d pages", name, s.Commit())
+		} else if !errors.Is(err, ErrTorn) {
+			t.Errorf("%s: error %v", name, err)
 		}
 	}
 	if _, err := Open(filepath.Join(dir, "nothing")); !errors.Is(err, os.ErrNotExist) {
