@@ -26,6 +26,8 @@ type entry struct {
 type item struct {
 	entry   *entry
 	payload []byte
+	// number is of the record within its entry.
+	number int64
 	// at is the commit time in milliseconds.
 	at int64
 }
@@ -77,6 +79,14 @@ type batch struct {
 	bytes, wire int
 	// began is when the batch's retry time began.
 	began time.Time
+	// refused are those of items that are given up.
+	refused []refused
+}
+
+// refused is a record that is given up, and why.
+type refused struct {
+	item   *item
+	reason string
 }
 
 // backlogFactor is how many times larger than BatchBytes a batch may grow that

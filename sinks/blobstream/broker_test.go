@@ -186,6 +186,35 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
+// TestTooLargeForBrokers: a record above what brokers take, though no request
+// need be, is one gap at the consumer too, after the retry time.
+func TestTooLargeForBrokers(t *testing.T) {
+	w := newWorld(t, brokertest.Options{MaxRequest: 1 << 20})
+	b := w.start("broker-a", "")
+	w.fleet.SetMembers("broker-a")
+	w.begin(blobstream.Config{Source: discover.Static{b}, Retry: 300 * time.Millisecond})
+	w.Fill(0, 14, 7)
+	w.Unit(2, 999, strings.Repeat("x", 2<<20))
+	w.Fill(14, 28, 7)
+	w.Flush()
+	list, err := w.Engine.Refusals()
+	if err != nil || len(list) != 1 || list[0].Stream != sinktest.Stream(2) || !strings.Contains(list[0].Reason, "broker-a refused it as too large") {
+		t.Fatalf("refusals %+v, %v", list, err)
+	}
+	if st := w.Status(); st.Dropped != 1 || w.sink.Stats().Refused != 1 {
+		t.Errorf("%d records are counted as dropped, %+v", st.Dropped, w.sink.Stats())
+	}
+	w.Tell(list[0])
+	w.Flush()
+	lines := read(t, w.fleet)
+	w.Ordered(lines)
+	state := sinktest.StateOf(t, lines)
+	w.CertifiedToTheEnd(state)
+	if gaps, err := state.Gaps(); err != nil || len(gaps) != 1 {
+		t.Errorf("gaps %v, %v", gaps, err)
+	}
+}
+
 // TestLargeBatches sends more than one request takes.
 func TestLargeBatches(t *testing.T) {
 	w := newWorld(t, brokertest.Options{MaxRequest: 1 << 20})

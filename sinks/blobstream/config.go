@@ -9,10 +9,12 @@
 // Nothing is given up for lack of time. A batch that is not acknowledged
 // within the retry time counts as undelivered and is sent again, with a new
 // retry time, until the broker has it: the records stay in the spool as long.
-// Two of the broker's answers are final in its own protocol, an unknown topic
+// Two of the broker's answers are final for its own producer, an unknown topic
 // and a bad request; both speak of how topic and settings are cut, not of a
-// record, so they are told as the reason and tried again, ever more slowly.
-// The one thing refused for good is a record too large for any request.
+// record, so they are told as the reason and tried again, ever more slowly:
+// nothing is lost that somebody can put right.
+// Refused for good is only a record too large for any request, and one that its
+// broker refuses for its size alone for the whole retry time.
 package blobstream
 
 import (

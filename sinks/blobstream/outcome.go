@@ -24,7 +24,8 @@ const (
 	// misfit: the topic or its shape is not what the brokers have. Again, but
 	// somebody has to change something first.
 	misfit
-	// large: the broker does not take that much at once. In halves.
+	// large: the broker does not take that much at once. In halves, and one
+	// record again until it is seen that its size is why.
 	large
 )
 
@@ -54,6 +55,8 @@ func (c class) pause(n int, random float64) time.Duration {
 type outcome struct {
 	class class
 	err   error
+	// from is the broker that was asked, if one was.
+	from broker
 	// changed is closed when brokers are others than those that were asked.
 	changed <-chan struct{}
 }
@@ -64,7 +67,7 @@ var errResults = errors.New("the answer has another number of results than the r
 // failed is the outcome of a call that failed as a whole. Whether its batches
 // were stored is not known.
 func failed(b broker, err error) outcome {
-	o := outcome{class: unsure, err: fmt.Errorf("produce to broker %s at %s: %w", b.ID, b.Address, err)}
+	o := outcome{class: unsure, from: b, err: fmt.Errorf("produce to broker %s at %s: %w", b.ID, b.Address, err)}
 	switch status.Code(err) {
 	case codes.ResourceExhausted:
 		o.class = large
@@ -77,7 +80,7 @@ func failed(b broker, err error) outcome {
 
 // judged is the outcome that a broker states; nil when the batch is stored.
 func judged(b broker, topic string, partition uint32, r *blobstreampb.ProduceBatchResponse) *outcome {
-	o := &outcome{class: unsure}
+	o := &outcome{class: unsure, from: b}
 	var why string
 	switch r.GetStatus() {
 	case blobstreampb.ProduceStatus_PRODUCE_STATUS_OK:

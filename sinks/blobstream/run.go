@@ -183,7 +183,7 @@ func (r *run) lane(partition uint32) *lane {
 func (r *run) add(l *lane, into *entry, rec *envelope.Encoded, number int64) error {
 	cfg := &r.sink.cfg
 	r.reading.text = rec.AppendJSON(r.reading.text[:0])
-	i := item{entry: into, payload: bytes.Clone(r.reading.text), at: rec.CommittedAt}
+	i := item{entry: into, payload: bytes.Clone(r.reading.text), number: number, at: rec.CommittedAt}
 	if size := field(batchHead(cfg.Shape.Topic, l.partition) + i.wireSize()); size > maxRequest {
 		r.sink.stats.change(func(s *Stats) { s.Refused++ })
 		reason := fmt.Sprintf("a request with the record takes %d bytes, blob-stream brokers take %d; a lower max_record_bytes (CELLD_EXPORT_MAX_RECORD_BYTES) splits rows into more records", size, maxRequest)
@@ -217,11 +217,17 @@ func (r *run) raise(l *lane) {
 	r.ready = append(r.ready, l)
 }
 
-// settle takes the batches that were stored and acknowledges what is whole.
+// settle takes the batches that were stored, with what was refused of them,
+// and acknowledges what is whole.
 func (r *run) settle() error {
 	for _, b := range r.results.take() {
 		l := b.lane
 		l.flying = false
+		for _, no := range b.refused {
+			if err := r.queue.Refuse(no.item.entry.seq, sinks.Refusal{Record: no.item.number, Reason: no.reason}); err != nil {
+				return err
+			}
+		}
 		for i := range b.items {
 			r.held -= b.items[i].weight()
 			b.items[i].entry.left--

@@ -16,6 +16,7 @@ type sender struct {
 	members   *members
 	transport transport
 	results   *results
+	sizes     sizes
 	// slots bounds the requests under way.
 	slots chan struct{}
 	work  sync.WaitGroup
@@ -77,12 +78,16 @@ func (s *sender) first(ctx context.Context, g *group) {
 	}
 }
 
-// stored hands a batch back.
+// stored hands a batch back that is stored, but for what is refused of it.
 func (s *sender) stored(b *batch) {
 	s.sink.state.delivered(b.lane.partition)
 	s.sink.stats.change(func(st *Stats) {
-		st.Records += int64(len(b.items))
+		st.Records += int64(len(b.items) - len(b.refused))
 		st.Bytes += int64(b.bytes)
+		for _, r := range b.refused {
+			st.Bytes -= int64(r.item.bytes())
+		}
+		st.Refused += int64(len(b.refused))
 		st.Batches++
 	})
 	s.results.put(b)
@@ -95,10 +100,12 @@ func (s *sender) deliver(ctx context.Context, b *batch, o *outcome) {
 	}
 }
 
-// insist sends items of a batch, in order, until they are stored. It returns
-// false when ctx ended.
+// insist sends items of a batch, in order, until they are stored or, for what
+// is too large, refused for good. It returns false when ctx ended.
 func (s *sender) insist(ctx context.Context, b *batch, items []item, o *outcome) bool {
 	var last class
+	var sp *spell
+	defer func() { s.sizes.end(sp) }()
 	for same := 1; ; same++ { // outcomes of one class in a row
 		if ctx.Err() != nil {
 			return false
@@ -106,6 +113,10 @@ func (s *sender) insist(ctx context.Context, b *batch, items []item, o *outcome)
 		s.sink.state.failed(b.lane.partition, o.err)
 		if o.class == large && len(items) > 1 {
 			return s.halves(ctx, b, items)
+		}
+		if sp = s.refusedAlone(ctx, b, &items[0], o, sp); sp != nil && s.lasted(sp) {
+			s.giveUp(b, &items[0], o, sp)
+			return true
 		}
 		if o.class != last {
 			last, same = o.class, 1
@@ -213,6 +224,7 @@ func (s *sender) call(ctx context.Context, to broker, request *blobstreampb.Prod
 	if err != nil {
 		return all(failed(to, err))
 	}
+	s.sizes.took(to.Address, request)
 	for i, r := range response.GetResults() {
 		b := request.Batches[i]
 		outcomes[i] = judged(to, b.Topic, b.VirtualPartitionId, r)

@@ -24,7 +24,7 @@ type Stats struct {
 	Batches, Requests int64
 	// Retries counts batches that were sent again, Undelivered the records
 	// whose retry time ran out, once for each time, and Refused those too
-	// large to be sent.
+	// large for any request or for their broker.
 	Retries, Undelivered, Refused int64
 	// Brokers is how many the sink knows of.
 	Brokers int
