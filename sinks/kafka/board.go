@@ -390,25 +390,26 @@ func (b *board) clear(f *flight, index int64) {
 // tried one by one.
 const smallestBatch = 16 << 10
 
-// sift decides about what was refused for its size. When one message is most
-// of what was refused, it alone stays suspect. When none is, the batch was too
-// large: no message is suspect, and sift returns the size that batches should
-// have from now on; else 0.
-func (b *board) sift() int64 {
+// sift decides about what was refused for its size while batches were of most
+// bytes. A message that alone fills a batch stays suspect. Of the others, when
+// one is most of what was refused, it alone does. When none is, batches were
+// too large: no message of them is suspect, and sift returns the size that
+// batches should have from now on, which is less than most; else 0.
+func (b *board) sift(most int64) int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var total, largest int64
 	for _, s := range b.suspects {
-		if s.size {
+		if s.size && s.bytes < most {
 			total, largest = total+s.bytes, max(largest, s.bytes)
 		}
 	}
 	batch, one := int64(0), largest > total/2
-	if !one && total/2 >= smallestBatch {
-		batch = total / 2
+	if half := min(total, most) / 2; !one && half >= smallestBatch {
+		batch = half
 	}
 	for at, s := range b.suspects {
-		if s.size && total > smallestBatch && (batch > 0 || one && s.bytes <= total/2) {
+		if s.size && s.bytes < most && total > smallestBatch && (batch > 0 || one && s.bytes <= total/2) {
 			delete(b.suspects, at)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"testing"
 	"time"
 
@@ -323,6 +324,8 @@ func TestBoardSift(t *testing.T) {
 		"alone":                 {[]int64{70000}, 0, 1},
 		"small ones, small sum": {[]int64{1000, 2000, 3000}, 0, 3},
 		"too small to cut":      {[]int64{9000, 9000, 9000}, 0, 3},
+		"two that fill a batch": {[]int64{1 << 20, 1 << 20, 20000}, 0, 3},
+		"many full batches":     {slices.Repeat([]int64{20000}, 200), 500000, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBoard(stillClock)
@@ -330,7 +333,7 @@ func TestBoardSift(t *testing.T) {
 				b.suspects[mark{1, int64(i)}] = suspect{size, true}
 			}
 			b.suspects[mark{2, 0}] = suspect{1, false}
-			if batch := b.sift(); batch != test.batch || len(b.suspects) != test.left+1 {
+			if batch := b.sift(1000000); batch != test.batch || len(b.suspects) != test.left+1 {
 				t.Errorf("batches of %d, %d suspects left, want %d and %d", batch, len(b.suspects), test.batch, test.left+1)
 			}
 		})

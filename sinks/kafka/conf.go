@@ -131,11 +131,15 @@ func (c *conf) redact(text string) string {
 // batchDefault is librdkafka's batch.size.
 const batchDefault = 1000000
 
+// batch is how many bytes of messages go into one batch. One message always
+// does.
+func (c *conf) batch() int64 { return c.number("batch.size", batchDefault) }
+
 // shrink makes batches smaller, so that the topic takes them whatever it
 // allows for one message. It reports whether that changes anything.
 func (c *conf) shrink(bytes int64) bool {
 	bytes = max(bytes, 1)
-	if bytes >= c.number("batch.size", batchDefault) {
+	if bytes >= c.batch() {
 		return false
 	}
 	c.values["batch.size"] = strconv.FormatInt(bytes, 10)

@@ -38,6 +38,16 @@ const readBackTime = 5 * time.Second
 // librdkafka says what it does not take, and what it made of the rest. All
 // that is wrong with the file is of type [kafkaprops.Errors].
 func (c *conf) try() error {
+	found, err := c.inForce()
+	if err != nil {
+		return c.blame(err)
+	}
+	return c.compare(found)
+}
+
+// inForce is what librdkafka makes of the configuration: the value of every
+// property that was set, by its one name.
+func (c *conf) inForce() (map[string]string, error) {
 	trial := &conf{values: maps.Clone(c.values), secrets: c.secrets}
 	// So librdkafka logs its configuration, with secrets hidden.
 	trial.values["debug"] = strings.Trim(c.values["debug"]+",conf", ",")
@@ -48,10 +58,10 @@ func (c *conf) try() error {
 		}
 	}, back.line)
 	if err != nil {
-		return c.blame(err)
+		return nil, err
 	}
 	defer p.close()
-	return c.compare(back.wait(reliedOn(), readBackTime))
+	return back.wait(reliedOn(), readBackTime), nil
 }
 
 // compare holds what librdkafka made of the configuration against what was

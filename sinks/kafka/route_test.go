@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"github.com/confluentinc/confluent-kafka-go/v2/kafka"
-	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"celldexport/sinks/sinktest"
 )
@@ -88,19 +86,7 @@ func TestMorePartitions(t *testing.T) {
 	w.Flush()
 	sessions := w.sink.Stats().Sessions
 
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	topic := kmsg.NewCreatePartitionsRequestTopic()
-	topic.Topic, topic.Count = testTopic, 9
-	req := kmsg.NewPtrCreatePartitionsRequest()
-	req.Topics, req.TimeoutMillis = append(req.Topics, topic), 5000
-	resp, err := req.RequestWith(t.Context(), client)
-	if err != nil || resp.Topics[0].ErrorCode != 0 {
-		t.Fatalf("more partitions: %v, %+v", err, resp)
-	}
+	morePartitions(t, c.ListenAddrs(), 9)
 	w.Fill(300, 600, 5) // some of it on the way while the partitions come
 	sinktest.Eventually(t, "the new partitions", func() bool { return w.sink.Stats().Partitions == 9 })
 	w.Fill(600, 900, 5)

@@ -56,7 +56,7 @@ var errRefused = errors.New("the brokers refused a record")
 
 // serve runs one producer until it fails or ctx ends.
 func (r *run) serve(ctx context.Context) (err error) {
-	if batch := r.board.sift(); batch > 0 {
+	if batch := r.board.sift(r.sink.conf.batch()); batch > 0 {
 		r.sink.conf.shrink(batch)
 	}
 	again := r.board.rewind()
