@@ -1,11 +1,14 @@
 package exporter
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // These let a test drive an exporter by hand, round by round.
 
 // Walk reads the node's directory, Round works on what it shows.
-func (e *Exporter) Walk() error { return e.tail.Scan() }
+func (e *Exporter) Walk() error { return e.tail.Scan(context.Background()) }
 
 // Walks is how often the directory was walked.
 func Walks(e *Exporter) int { return e.tail.Stats().Scans }
@@ -27,4 +30,20 @@ func (e *Exporter) Deliver(ctx context.Context) error { return e.delivery.Run(ct
 func (e *Exporter) Flush(ctx context.Context) error { return e.delivery.Flush(ctx) }
 
 // Unfinished are the streams that have something left to do.
-func (e *Exporter) Unfinished() []Pending { return e.rounds.unfinished() }
+func (e *Exporter) Unfinished() []Pending {
+	left, err := (ending{e}).unfinished(context.Background())
+	if err != nil {
+		left = append(left, Pending{Cell: "all cells", Reason: err.Error()})
+	}
+	return left
+}
+
+// Unstick waits for what Run left behind, once it can end, and closes.
+func (e *Exporter) Unstick() error {
+	if e.stuck == nil {
+		return errors.New("Run left nothing behind")
+	}
+	<-e.stuck
+	e.stuck = nil
+	return e.Close()
+}

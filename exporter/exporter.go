@@ -78,6 +78,9 @@ type Exporter struct {
 	report    report
 	every     time.Duration
 	shutdown  time.Duration
+	// stuck ends a goroutine that Run left behind and that may still use all
+	// of this; nil when there is none.
+	stuck <-chan error
 }
 
 // kit is what every part of the export works with.
@@ -113,7 +116,7 @@ func New(ctx context.Context, o Options) (*Exporter, error) {
 
 func build(ctx context.Context, o Options) (*Exporter, error) {
 	e := &Exporter{kit: &kit{settings: o.Settings, log: o.Logger, now: o.Now, metrics: newMetrics(o.Registry), step: o.Step}}
-	e.shutdown = cmp.Or(o.Shutdown, shutdownTime)
+	e.shutdown = cmp.Or(o.Shutdown, ShutdownTime)
 	e.every = cmp.Or(o.Interval, pace(o.Settings))
 	if e.now == nil {
 		e.now = time.Now
@@ -239,7 +242,13 @@ func openLimit() int {
 }
 
 // Close releases everything. What is not delivered goes out at the next start.
+// After a Run that left a goroutine behind in a disk that does not answer it
+// releases nothing: the process is to end, and the next start takes the state
+// up as after a kill.
 func (e *Exporter) Close() error {
+	if e.stuck != nil {
+		return nil
+	}
 	var errs []error
 	if e.rounds != nil {
 		errs = append(errs, e.rounds.release())

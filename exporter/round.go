@@ -42,7 +42,12 @@ type agenda struct {
 	changed map[string]struct{}
 	// waiting are the streams that a later round looks at whatever happens.
 	waiting map[string]*stream
+	// hurry is set for the rounds of a stop.
+	hurry *hurry
 }
+
+// all reports whether the round looks at streams before they are due.
+func (ag *agenda) all() bool { return ag.hurry != nil && ag.hurry.all }
 
 // exam is a stream's proof in one round.
 type exam struct {
@@ -75,20 +80,32 @@ func (rd *rounds) round(ctx context.Context) error {
 		rd.requeue(exams)
 		return err
 	}
-	rd.prove(ctx, exams)
-	for _, x := range exams {
-		if err := ctx.Err(); err != nil {
-			rd.requeue(exams)
-			break
-		}
-		if err := rd.work(ctx, x); err != nil {
-			return err
-		}
-		if err := rd.journal.commitIfLarge(ctx); err != nil {
-			return err
-		}
+	if err := rd.take(ctx, exams); err != nil {
+		return err
 	}
 	return rd.finish(ctx)
+}
+
+// take proves the exams and works on what is proven, as far as the time goes.
+func (rd *rounds) take(ctx context.Context, exams []*exam) error {
+	for len(exams) > 0 {
+		n, asks := rd.agenda.together(len(exams))
+		rd.prove(ctx, exams[:n], asks)
+		for i, x := range exams[:n] {
+			if ctx.Err() != nil {
+				rd.requeue(exams[i:])
+				return nil
+			}
+			if err := rd.work(ctx, x); err != nil {
+				return err
+			}
+			if err := rd.journal.commitIfLarge(ctx); err != nil {
+				return err
+			}
+		}
+		exams = exams[n:]
+	}
+	return nil
 }
 
 // finish makes durable what the round did and lets go of what it needs no
@@ -112,7 +129,7 @@ func (rd *rounds) dueExams(ctx context.Context) ([]*exam, error) {
 	}
 	due := maps.Clone(rd.agenda.changed)
 	for scope, s := range rd.agenda.waiting {
-		if s.wait.due <= rd.agenda.n {
+		if s.wait.due <= rd.agenda.n || rd.agenda.all() {
 			due[scope] = struct{}{}
 		}
 	}
@@ -122,7 +139,7 @@ func (rd *rounds) dueExams(ctx context.Context) ([]*exam, error) {
 		if err != nil {
 			return nil, err
 		}
-		if s == nil || s.wait.due > rd.agenda.n {
+		if s == nil || s.wait.due > rd.agenda.n && !rd.agenda.all() {
 			continue
 		}
 		if r := s.doc.Residency; r.Based {
@@ -144,6 +161,9 @@ func (rd *rounds) dueExams(ctx context.Context) ([]*exam, error) {
 	clear(rd.agenda.changed)
 	// Room in the spool goes to whoever had none for longest.
 	slices.SortStableFunc(exams, func(a, b *exam) int { return cmp.Compare(a.s.served, b.s.served) })
+	if rd.agenda.hurry != nil {
+		slices.SortStableFunc(exams, oldestFirst)
+	}
 	return exams, nil
 }
 
@@ -184,13 +204,15 @@ func (rd *rounds) exports(class string) bool {
 	return celld.DefaultClass(class)
 }
 
-// prove asks the bucket about every exam at once, within a limit.
-func (rd *rounds) prove(ctx context.Context, exams []*exam) {
+// prove asks the bucket about the exams, so many at once.
+func (rd *rounds) prove(ctx context.Context, exams []*exam, asks int) {
 	var g errgroup.Group
-	g.SetLimit(parallelProofs)
+	g.SetLimit(asks)
 	for _, x := range exams {
 		g.Go(func() error {
-			rd.examine(ctx, x)
+			own, cancel := rd.agenda.share(ctx)
+			defer cancel()
+			rd.examine(own, x)
 			return nil
 		})
 	}
@@ -223,6 +245,8 @@ func (rd *rounds) requeue(exams []*exam) {
 // the stream becomes its status; only a failure of our own state is returned.
 func (rd *rounds) work(ctx context.Context, x *exam) error {
 	s := x.s
+	ctx, cancel := rd.agenda.share(ctx)
+	defer cancel()
 	err := x.err
 	if err == nil {
 		before := s.doc.Residency
@@ -236,6 +260,10 @@ func (rd *rounds) work(ctx context.Context, x *exam) error {
 	case errors.As(err, &own):
 		return err
 	case errors.Is(err, context.Canceled):
+		rd.agenda.later(s)
+		return nil
+	case rd.agenda.hurry != nil && errors.Is(err, context.DeadlineExceeded):
+		s.status.set(rd.now(), StatePending, fmt.Sprintf("there was no time left for it: %v", err))
 		rd.agenda.later(s)
 		return nil
 	case err != nil:

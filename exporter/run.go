@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -16,34 +14,48 @@ import (
 // Pending is a cell that Once could not finish, and why.
 type Pending struct{ Cell, Reason string }
 
-// shutdownTime bounds the last round and the last delivery of Run.
-const shutdownTime = 20 * time.Second
+const (
+	// firstWalk is how often it is looked whether the directory was walked
+	// once.
+	firstWalk = 20 * time.Millisecond
+	// tailTime is how long a walk may take to notice that it is told to end.
+	tailTime = time.Second
+	// roundTime is what the rounds of Once have at least, however short its
+	// time is: the least that shows what is pending.
+	roundTime = 5 * time.Second
+)
 
-// firstWalk is how often it is looked whether the directory was walked once.
-const firstWalk = 20 * time.Millisecond
-
-// Run exports until ctx ends. It then looks at the directory once more,
-// delivers what it holds and returns nil; what cannot be delivered in time is
-// logged and goes out at the next start. A failing state directory stops the
-// export but not Run, which reports it in Status. A second exporter for the
-// same node ends it with an error.
+// Run exports until ctx ends. It then looks at the directory once more, proves
+// what is pending, delivers what it holds and returns nil, after ShutdownTime
+// at the latest; what is left by then is logged and goes out at the next start.
+// A failing state directory stops the export but not Run, which reports it in
+// Status. A second exporter for the same node ends it with an error.
 func (e *Exporter) Run(ctx context.Context) error {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var g errgroup.Group
 	g.Go(func() error { return e.delivery.Run(work) })
 	tailing, stopTail := context.WithCancel(work)
-	g.Go(func() error { return e.tail.Run(tailing) })
+	defer stopTail()
 	g.Go(func() error { e.retention.run(tailing); return nil })
-	err := e.loop(ctx)
-	stopTail()
-	if err == nil {
-		last, cancel := context.WithTimeout(work, e.shutdown)
-		err = e.finishUp(last)
-		cancel()
-	}
+	tailed := make(chan error, 1)
+	go func() { tailed <- e.tail.Run(tailing) }()
+	read := make(chan error, 1)
+	end := ending{e}
+	go func() {
+		err := e.loop(ctx)
+		stopTail()
+		if err == nil {
+			err = end.look(work)
+		}
+		read <- err
+	}()
+	err := end.finish(ctx, read)
 	stop()
-	return errors.Join(err, g.Wait())
+	// A walk that hangs in the file system is left behind: it uses nothing
+	// but its own memory.
+	_, walked := await(tailed, tailTime)
+	return errors.Join(err, walked, g.Wait())
 }
 
 // loop runs rounds until ctx ends.
@@ -105,29 +117,9 @@ func (e *Exporter) fail(err error) {
 	e.report.failure = err.Error()
 }
 
-// finishUp is the last round and the last delivery.
-func (e *Exporter) finishUp(ctx context.Context) error {
-	if err := e.tail.Scan(); err != nil {
-		e.log.Warn("last walk of the watch directory", "err", err)
-	}
-	half, cancel := context.WithTimeout(ctx, e.shutdown/2)
-	_, err := e.tick(half)
-	cancel()
-	if err != nil {
-		return err
-	}
-	if err := e.journal.checkpoint(ctx); err != nil {
-		return err
-	}
-	if err := e.deliver(ctx); err != nil {
-		e.log.Warn("not everything was delivered; it goes out at the next start", "err", err)
-	}
-	return nil
-}
-
 // Once exports what is on disk now: scans, proves or finds fenced everything
 // present, delivers and certifies it. It returns what is left when timeout
-// ends, by cell.
+// ends, by cell; whatever hangs does not make that much later.
 func (e *Exporter) Once(ctx context.Context, timeout time.Duration) ([]Pending, error) {
 	work, stop := context.WithCancel(ctx)
 	defer stop()
@@ -139,13 +131,18 @@ func (e *Exporter) Once(ctx context.Context, timeout time.Duration) ([]Pending, 
 }
 
 func (e *Exporter) once(ctx context.Context, deadline time.Time) ([]Pending, error) {
+	bounded, cancel := context.WithDeadline(ctx, later(deadline, e.now().Add(roundTime)))
+	defer cancel()
 	var last, walk error
 	for {
-		// A directory that cannot be read holds up what is in it alone.
-		if walk = e.walk(); errors.Is(walk, ltxtail.ErrRoot) {
+		// A directory that cannot be read holds up what is in it alone. What a
+		// walk did not come to must not be taken for gone.
+		if walk = e.walk(bounded); errors.Is(walk, ltxtail.ErrRoot) {
 			return nil, walk
+		} else if bounded.Err() != nil {
+			break
 		}
-		if last = e.round(ctx); last != nil {
+		if last = e.round(bounded); last != nil {
 			var own *stateError
 			if errors.As(last, &own) || errors.Is(last, errNodeTaken) || ctx.Err() != nil {
 				return nil, last
@@ -164,34 +161,50 @@ func (e *Exporter) once(ctx context.Context, deadline time.Time) ([]Pending, err
 		case <-time.After(min(e.every, lowLatency)):
 		}
 	}
-	if err := e.journal.checkpoint(ctx); err != nil {
+	if err := errors.Join(ctx.Err(), e.journal.checkpoint(ctx)); err != nil {
 		return nil, err
 	}
-	left := e.rounds.unfinished()
-	if last != nil {
-		left = append(left, Pending{Cell: "all cells", Reason: last.Error()})
-	}
-	if e.catchUps.pending() {
-		left = append(left, Pending{Cell: "all cells", Reason: "a sink lacks streams that are not sent to it as a whole yet"})
-	}
-	if walk != nil {
-		left = append(left, Pending{Cell: "watch directory", Reason: walk.Error()})
+	left, err := e.onceLeft(ctx, last, walk)
+	if err != nil {
+		return nil, err
 	}
 	flush, cancel := context.WithDeadline(ctx, later(deadline, e.now().Add(lowLatency)))
 	defer cancel()
 	if err := e.deliver(flush); err != nil {
 		left = append(left, Pending{Cell: "all cells", Reason: fmt.Sprintf("not everything was delivered: %v", err)})
 	}
-	e.publish(last)
+	if !errors.Is(walk, ltxtail.ErrSilent) {
+		e.publish(last)
+	}
+	return left, nil
+}
+
+// onceLeft is what the rounds of Once left. last and walk are the errors of
+// the last round and walk.
+func (e *Exporter) onceLeft(ctx context.Context, last, walk error) (left []Pending, err error) {
+	if !errors.Is(walk, ltxtail.ErrSilent) {
+		if left, err = (ending{e}).unfinished(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if last != nil {
+		left = append(left, Pending{Cell: "all cells", Reason: last.Error()})
+	}
+	if e.rounds.agenda.n > 0 && e.catchUps.pending() {
+		left = append(left, Pending{Cell: "all cells", Reason: "a sink lacks streams that are not sent to it as a whole yet"})
+	}
+	if walk != nil {
+		left = append(left, Pending{Cell: "watch directory", Reason: walk.Error()})
+	}
 	return left, nil
 }
 
 // walk reads the directory when it was not read whole yet.
-func (e *Exporter) walk() error {
+func (e *Exporter) walk(ctx context.Context) error {
 	if _, whole := e.tail.Walked(); whole {
 		return nil
 	}
-	return e.tail.Scan()
+	return e.tail.Scan(ctx)
 }
 
 func later(a, b time.Time) time.Time {
@@ -210,16 +223,4 @@ func (rd *rounds) busy() bool {
 		}
 	}
 	return false
-}
-
-// unfinished are the streams that have something left to do.
-func (rd *rounds) unfinished() []Pending {
-	var left []Pending
-	for scope, s := range rd.streams {
-		if !s.status.settled() {
-			left = append(left, Pending{Cell: scope, Reason: fmt.Sprintf("%s: %s", s.status.State, s.status.Reason)})
-		}
-	}
-	slices.SortFunc(left, func(a, b Pending) int { return strings.Compare(a.Cell, b.Cell) })
-	return left
 }

@@ -47,7 +47,7 @@ func BenchmarkQuietWalk(b *testing.B) {
 	}
 	for range 2 { // the second one is the first that may call a directory settled
 		time.Sleep(racy + 100*time.Millisecond)
-		if err := tail.Scan(); err != nil {
+		if err := tail.Scan(b.Context()); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -55,7 +55,7 @@ func BenchmarkQuietWalk(b *testing.B) {
 	b.ResetTimer()
 	used := processorTime(b)
 	for range b.N {
-		if err := tail.Scan(); err != nil {
+		if err := tail.Scan(b.Context()); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,9 +1,11 @@
 package ltxtail
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"celldexport/internal/celld"
 )
@@ -15,19 +17,49 @@ const maxFacetDepth = 3
 // directory it starts from.
 var ErrRoot = errors.New("watch directory cannot be read")
 
+// ErrSilent is wrapped by the error of a walk that was given up because the
+// directory did not answer: a call of the file system is still under way.
+// Until it comes back every other method of the Tail may wait for it.
+var ErrSilent = errors.New("watch directory does not answer")
+
+// silence is how long after the end of its context a walk may take to notice
+// it. It asks after every cell.
+const silence = 500 * time.Millisecond
+
 // Scan walks the whole tree once. A directory that is as it was when it was
 // read is not read again before reread is over: it is only asked for its
 // state, two calls for a cell. An unreadable directory is an error that names
 // it; the rest is walked all the same.
-func (t *Tail) Scan() error { return t.scan(func() {}) }
+//
+// A walk that ctx ends counts as none, though what it saw is known: the error
+// is that of ctx. A call of the file system cannot be ended, so the walk is
+// left behind when it hangs in one; the error then wraps ErrSilent too.
+func (t *Tail) Scan(ctx context.Context) error {
+	done := make(chan error, 1)
+	go func() { done <- t.scan(ctx, func() {}) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(silence):
+		return fmt.Errorf("%w: %w", ErrSilent, ctx.Err())
+	}
+}
 
 // breath is after how many cells a walk lets events through: a busy cell must
 // not wait for ten thousand idle ones.
 const breath = 64
 
-func (t *Tail) scan(events func()) error {
+func (t *Tail) scan(ctx context.Context, events func()) error {
 	t.walking.Lock()
 	defer t.walking.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	names, errs, err := t.roots()
 	if err != nil {
 		t.finishScan(1, err)
@@ -36,6 +68,9 @@ func (t *Tail) scan(events func()) error {
 	for i, name := range names {
 		if i%breath == breath-1 {
 			events()
+		}
+		if err := ctx.Err(); err != nil {
+			return err
 		}
 		if err := t.scanOne(name); err != nil {
 			errs = append(errs, err)

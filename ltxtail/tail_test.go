@@ -144,7 +144,7 @@ func TestTAIL03TemporaryAndForeignNames(t *testing.T) {
 		put(t, root, name, 1, 1)
 	}
 	tail := New(Config{Root: root})
-	if err := tail.Scan(); err != nil {
+	if err := tail.Scan(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := pending(tail, cellA), "e1:1,5 live"; got != want {
@@ -163,7 +163,7 @@ func TestAdvance(t *testing.T) {
 	tail := New(Config{Root: root})
 	scan := func() {
 		t.Helper()
-		if err := tail.Scan(); err != nil {
+		if err := tail.Scan(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -291,7 +291,7 @@ func TestUnreadableDirectory(t *testing.T) {
 	put(t, root, cellA, 1, 1)
 	put(t, root, "Cart:bad", 1, 1)
 	tail := New(Config{Root: root, FS: refusingFS{dir: "Cart:bad"}})
-	err := tail.Scan()
+	err := tail.Scan(t.Context())
 	if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "Cart:bad") {
 		t.Errorf("error does not name the directory: %v", err)
 	}
@@ -301,7 +301,7 @@ func TestUnreadableDirectory(t *testing.T) {
 	if s := tail.Stats(); s.Unreadable != 1 || s.LastError == "" {
 		t.Errorf("stats %+v", s)
 	}
-	if err := New(Config{Root: filepath.Join(root, "absent")}).Scan(); !errors.Is(err, fs.ErrNotExist) {
+	if err := New(Config{Root: filepath.Join(root, "absent")}).Scan(t.Context()); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("absent root: %v", err)
 	}
 }
@@ -313,7 +313,7 @@ func TestFacetsAreCounted(t *testing.T) {
 	put(t, root, facet, 1, 1)
 	put(t, root, filepath.Join(facet, "facets", strings.Repeat("0b", 16)), 1, 1)
 	tail := New(Config{Root: root})
-	if err := tail.Scan(); err != nil {
+	if err := tail.Scan(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if s := tail.Stats(); s.Facets != 2 || s.Cells != 1 || s.Pending != 1 {
@@ -330,14 +330,14 @@ func TestUnchangedDirectoriesAreNotRead(t *testing.T) {
 	now := time.Now()
 	tail := New(Config{Root: root, FS: counter, Now: func() time.Time { return now }})
 	for range 2 {
-		if err := tail.Scan(); err != nil {
+		if err := tail.Scan(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	racy := counter.reads.Load()
 	now = now.Add(time.Hour)
 	for range 3 {
-		if err := tail.Scan(); err != nil {
+		if err := tail.Scan(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

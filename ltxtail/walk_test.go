@@ -94,7 +94,7 @@ func (w *walker) after(d time.Duration, want string) {
 	w.Helper()
 	w.now = w.now.Add(d)
 	w.fs.read, w.fs.asked = nil, nil
-	if err := w.tail.Scan(); err != nil {
+	if err := w.tail.Scan(w.Context()); err != nil {
 		w.Fatal(err)
 	}
 	if got := pending(w.tail, cellA); got != want {
@@ -263,7 +263,7 @@ func TestReadingsThatFail(t *testing.T) {
 			}
 			return nil
 		}
-		if err := w.tail.Scan(); !errors.Is(err, syscall.EMFILE) {
+		if err := w.tail.Scan(w.Context()); !errors.Is(err, syscall.EMFILE) {
 			t.Fatalf("reading %s: %v", dir, err)
 		}
 	}
@@ -291,12 +291,12 @@ func TestDeletedWhileWalking(t *testing.T) {
 				return nil
 			}
 			w.now = w.now.Add(time.Second)
-			if err := w.tail.Scan(); err != nil {
+			if err := w.tail.Scan(w.Context()); err != nil {
 				t.Fatal(err)
 			}
 			w.fs.before = nil
 			w.now = w.now.Add(time.Second)
-			if err := w.tail.Scan(); err != nil {
+			if err := w.tail.Scan(w.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if got := pending(w.tail, cellA); strings.Contains(got, "live") {
@@ -304,7 +304,7 @@ func TestDeletedWhileWalking(t *testing.T) {
 			}
 			put(t, w.root, cellA, 7, 1)
 			w.now = w.now.Add(time.Second)
-			if err := w.tail.Scan(); err != nil {
+			if err := w.tail.Scan(w.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if got := pending(w.tail, cellA); !strings.HasSuffix(got, "e7:1 live") {

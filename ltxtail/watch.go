@@ -49,7 +49,7 @@ func (t *Tail) Run(ctx context.Context) error {
 		events, failures = t.watches.watcher.Events(), t.watches.watcher.Errors()
 	}
 	waiting := func() { handleWaiting(events, t.handle) }
-	if err := t.scan(waiting); err != nil {
+	if err := t.scan(ctx, waiting); err != nil && ctx.Err() == nil {
 		t.cfg.Log.Warn("first walk of the watch directory", "err", err)
 	}
 	every := t.interval()
@@ -70,9 +70,9 @@ func (t *Tail) Run(ctx context.Context) error {
 				failures = nil
 				continue
 			}
-			t.lost(err, waiting)
+			t.lost(ctx, err, waiting)
 		case <-timer.C:
-			took := t.walkAgain(waiting)
+			took := t.walkAgain(ctx, waiting)
 			timer.Reset(pause(every, took, every < t.cfg.Rescan))
 		}
 		if now := t.interval(); now != every {
@@ -84,10 +84,10 @@ func (t *Tail) Run(ctx context.Context) error {
 }
 
 // walkAgain walks the directory and says how long it took.
-func (t *Tail) walkAgain(events func()) time.Duration {
+func (t *Tail) walkAgain(ctx context.Context, events func()) time.Duration {
 	began := t.cfg.Now()
 	before := t.Stats().LastError
-	if err := t.scan(events); err != nil && err.Error() != before {
+	if err := t.scan(ctx, events); err != nil && ctx.Err() == nil && err.Error() != before {
 		t.cfg.Log.Warn("walk of the watch directory", "err", err)
 	}
 	return t.cfg.Now().Sub(began)
@@ -143,12 +143,12 @@ func (t *Tail) interval() time.Duration {
 
 // lost takes an error of the watcher: events are missing, so everything is
 // read again.
-func (t *Tail) lost(err error, events func()) {
+func (t *Tail) lost(ctx context.Context, err error, events func()) {
 	t.mu.Lock()
 	t.watches.note(err, !errors.Is(err, fsnotify.ErrEventOverflow))
 	t.tree.unsettle()
 	t.mu.Unlock()
-	t.walkAgain(events)
+	t.walkAgain(ctx, events)
 }
 
 // handleWaiting takes the events that wait, so many at most that the walk in

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -33,6 +34,8 @@ type app struct {
 	// signals carries SIGTERM and interrupts; the first stops in order, the
 	// second at once.
 	signals <-chan os.Signal
+	// stopTime replaces exporter.ShutdownTime, after which a stop is given up.
+	stopTime time.Duration
 
 	newEngine engineMaker
 	demo      demoFunc

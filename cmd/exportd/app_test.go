@@ -18,7 +18,11 @@ import (
 	"celldexport/internal/config"
 )
 
+// TestMain runs the tests, or, in a process that a test started, the program.
 func TestMain(m *testing.M) {
+	if os.Getenv(programEnv) != "" {
+		main()
+	}
 	goleak.VerifyTestMain(m)
 }
 

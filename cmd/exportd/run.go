@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"celldexport/cmd/internal/cli"
+	"celldexport/exporter"
 	"celldexport/internal/config"
 )
 
@@ -31,8 +33,9 @@ func (a *app) runCommand() *cobra.Command {
 		Use:   "run [--config FILE] [--once]",
 		Short: "Export the changes of the node's cells",
 		Long: `run follows the node's state directory and exports what changes, until it is
-stopped. SIGTERM stops the reading, sends what is held and exits 0; a second
-one exits at once. With the export off it stays up and answers /livez.
+stopped. SIGTERM has it look once more, send what it holds and exit 0, within
+20 seconds; what is left by then is logged and goes out at the next start. A
+second one exits at once. With the export off it stays up and answers /livez.
 
 With --once it exports what is present, waits until all of it is proven and
 delivered, and exits. What stayed behind is named on stderr, one cell a line.
@@ -92,23 +95,16 @@ func (a *app) once(ctx context.Context, settings *config.Settings, logger *slog.
 	if err := directory(settings.Watch); err != nil {
 		return &cli.ExitError{Code: cli.Misuse, Err: fmt.Errorf("watch: %w", err)}
 	}
-	// With a round in sight an unreachable bucket is waited for; here it ends
-	// the program before anything is begun.
-	if err := a.reach(ctx, settings); err != nil {
-		return err
-	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	e, err := a.newEngine(ctx, engineOptions{settings: settings, logger: logger, version: cli.Version(), registry: newRegistry()})
-	if err != nil {
-		return err
-	}
 	var left []pending
-	err = a.untilStopped(stop, logger, func() error {
-		var err error
-		left, err = e.Once(ctx, timeout)
-		return errors.Join(err, e.Close())
+	err := a.untilStopped(stop, logger, func() (err error) {
+		left, err = a.exportOnce(ctx, settings, logger, timeout)
+		return err
 	})
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("stopped before everything that is present was exported: %w", err)
+	}
 	if err != nil {
 		return err
 	}
@@ -119,6 +115,21 @@ func (a *app) once(ctx context.Context, settings *config.Settings, logger *slog.
 		return &cli.ExitError{Code: exitPending, Err: fmt.Errorf("%d cells were not finished", len(left))}
 	}
 	return nil
+}
+
+// exportOnce returns what of the present could not be exported in time.
+func (a *app) exportOnce(ctx context.Context, settings *config.Settings, logger *slog.Logger, timeout time.Duration) ([]pending, error) {
+	// With a round in sight an unreachable bucket is waited for; here it ends
+	// the program before anything is begun.
+	if err := a.reach(ctx, settings); err != nil {
+		return nil, err
+	}
+	e, err := a.newEngine(ctx, engineOptions{settings: settings, logger: logger, version: cli.Version(), registry: newRegistry()})
+	if err != nil {
+		return nil, err
+	}
+	left, err := e.Once(ctx, timeout)
+	return left, errors.Join(err, e.Close())
 }
 
 // directory refuses a path that is no directory.
@@ -151,18 +162,28 @@ func (a *app) serve(ctx context.Context, settings *config.Settings, logger *slog
 	logger.Info("exportd starts", "version", cli.Version(), "listen", listener.Addr().String(), "export", settings.Export.Enabled)
 
 	err = a.untilStopped(stop, logger, func() error { return a.export(ctx, m, registry, logger) })
+	if errors.Is(err, errAbandoned) {
+		// It was asked to stop and has stopped; the log says how.
+		err = nil
+	}
 	closeErr := server.Close()
 	<-served
 	return errors.Join(err, closeErr)
 }
 
-// export runs the exporter; with the export off it only waits.
+// export runs the exporter; with the export off it only waits. A start that
+// is cut short by a signal has done nothing that the next one does not take
+// up.
 func (a *app) export(ctx context.Context, m *monitor, registry *prometheus.Registry, logger *slog.Logger) error {
 	if !m.settings.Export.Enabled {
 		<-ctx.Done()
 		return nil
 	}
 	e, err := a.newEngine(ctx, engineOptions{settings: m.settings, logger: logger, version: cli.Version(), registry: registry})
+	if err != nil && ctx.Err() != nil {
+		logger.Warn("stopped while starting; the next start begins anew", "err", err)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -171,23 +192,32 @@ func (a *app) export(ctx context.Context, m *monitor, registry *prometheus.Regis
 	return errors.Join(err, e.Close())
 }
 
+// errAbandoned is returned for work that did not end though it was told to.
+var errAbandoned = errors.New("what is under way does not end: left as it is")
+
 // untilStopped waits for work. The first signal calls stop and goes on
-// waiting; the second gives up on the work.
+// waiting, for as long as a stop may take; the second gives up on the work at
+// once. What is given up is left as by a kill, which every start allows for.
 func (a *app) untilStopped(stop func(), logger *slog.Logger, work func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- work() }()
-	stopping := false
+	var late <-chan time.Time
 	for {
 		select {
 		case err := <-done:
 			return err
 		case s := <-a.signals:
-			if stopping {
+			if late != nil {
 				return fmt.Errorf("second signal (%v): stopped without waiting", s)
 			}
-			stopping = true
+			timer := time.NewTimer(cmp.Or(a.stopTime, exporter.ShutdownTime))
+			defer timer.Stop()
+			late = timer.C
 			logger.Info("stopping: sending what is held", "signal", s.String())
 			stop()
+		case <-late:
+			logger.Error("the stop takes too long and is given up; what is left goes out at the next start")
+			return errAbandoned
 		}
 	}
 }
