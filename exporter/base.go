@@ -83,11 +83,17 @@ func (bs *bases) begin(ctx context.Context, s *stream, v view, res proof.Result)
 	if err != nil {
 		return false, err
 	}
+	if err := (origins{bs.kit}).settle(ctx, s, v); err != nil {
+		return false, err
+	}
 	led := newestLife(doc)
 	if led == nil && s.doc.Bound() {
 		return false, waiting(StateWaiting, "the ledger %s of a stream that was exported is missing: restore the object from a backup; without it a table's generations would begin anew", ledger.Key(s.scope.Cell, s.scope.Facet))
 	}
 	if led != nil {
+		if err := bs.scripts.holds(ctx, s.scope, led.Script); err != nil {
+			return false, err
+		}
 		if pin, ok := led.Epoch(v.disk.Epoch); ok {
 			if pin.Closed != nil {
 				if reopened, err := bs.reenter(ctx, s, v, pin, res); err != nil || !reopened {
@@ -168,6 +174,12 @@ func (bs *bases) decide(ctx context.Context, s *stream, v view, led *ledger.Stre
 	at := &position{pred.Epoch, *pred.Closed}
 	mode := envelope.ModeClone
 	if v.paged() {
+		if !s.origin.marked {
+			return basis{}, nil
+		}
+		if err := (origins{bs.kit}).skips(ctx, s, at.epoch, v.disk.Epoch, at.txid); err != nil {
+			return basis{}, err
+		}
 		mode = envelope.ModePaged
 	}
 	if sh := s.doc.Shadow; sh.File != "" && sh.Epoch == at.epoch && sh.TXID == at.txid && bs.shadows.hasShadow(sh.File) {

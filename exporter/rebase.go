@@ -46,6 +46,11 @@ func (bs *bases) rebase(ctx context.Context, s *stream, v view, led *ledger.Stre
 	if r := s.doc.Residency; r.Epoch == v.disk.Epoch && head < r.Spooled {
 		return waiting(StatePending, "the listing of %s e%d ends at txid %d, while %d is exported: it lags", s.doc.Scope, r.Epoch, head, r.Spooled)
 	}
+	if v.paged() {
+		if err := (origins{bs.kit}).skipsBelow(ctx, s, v.disk.Epoch, files); err != nil {
+			return err
+		}
+	}
 	plan, err := chain.Plan(files, v.disk.Epoch, head)
 	if err != nil {
 		return fmt.Errorf("re-base %s e%d: %w", s.doc.Scope, v.disk.Epoch, err)

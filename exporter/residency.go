@@ -33,8 +33,13 @@ type closes struct {
 // advance moves one stream through one round: ends the residency before,
 // begins the new one, exports what is proven, and closes when it is over.
 func (rs *residencies) advance(ctx context.Context, s *stream, v view, res proof.Result) error {
+	if s.doc.Bound() {
+		if err := rs.bases.scripts.holds(ctx, s.scope, s.doc.ID.Script); err != nil {
+			return err
+		}
+	}
 	if v.enters {
-		if v.disk.Epoch > s.doc.Residency.Epoch {
+		if v.disk.Epoch > s.doc.Residency.Epoch && movedOn(res.Verdict) {
 			if err := rs.endPrevious(ctx, s); err != nil {
 				return err
 			}
@@ -201,6 +206,13 @@ func lastTXID(v view) uint64 {
 		return v.disk.Files[n-1].TXID
 	}
 	return 0
+}
+
+// movedOn reports whether own.json showed the epoch on disk or a higher one. A
+// directory alone shows nothing: celld claims an epoch before it makes its
+// directory, but not everything that is named like one was made by celld.
+func movedOn(v proof.Verdict) bool {
+	return v.Proves() || v == proof.Fenced || v == proof.Foreign
 }
 
 // endPrevious closes the residency before the one that begins. Its own.json

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"celldexport/internal/celld"
+	"celldexport/internal/ledger"
 	"celldexport/internal/objstore"
 )
 
@@ -54,6 +55,26 @@ func (s *scripts) find(ctx context.Context, scope celld.Scope) (string, error) {
 		return "", fmt.Errorf("%w; set script (EXPORTD_SCRIPT) to name it", err)
 	}
 	return script, nil
+}
+
+// holds returns an error that wraps ledger.ErrIdentity when a cell that is bound
+// to a script belongs to another one by now: its records would go on under a
+// name that is not its own. The cell's id tells whom it was made for, and a
+// class that moves between scripts has cells of other ids; so neither a
+// redeployment nor a class that is deployed no more is such a case. Shared
+// services are no script's, whatever is deployed.
+func (s *scripts) holds(ctx context.Context, scope celld.Scope, bound string) error {
+	if strings.HasPrefix(scope.Class(), "__") || s.fixed == "" && celld.Belongs(bound, scope.Class(), scope.ID()) {
+		return nil
+	}
+	script, err := s.find(ctx, scope)
+	if err != nil || script == bound {
+		return nil // what cannot be told contradicts nothing
+	}
+	if s.fixed != "" {
+		return fmt.Errorf("%s is exported as script %q and the settings name %q: %w; a stream keeps its script, so set it back (script, EXPORTD_SCRIPT)", scope, bound, script, ledger.ErrIdentity)
+	}
+	return fmt.Errorf("%s is exported as script %q and its class is deployed as %q: %w; set script (EXPORTD_SCRIPT) to %q to go on", scope, bound, script, ledger.ErrIdentity, bound)
 }
 
 func (s *scripts) lookup(scope celld.Scope) (string, error) {

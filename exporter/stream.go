@@ -44,6 +44,8 @@ type stream struct {
 	whole bool
 	// left is the epoch that is left to an exporter before us, 0 for none.
 	left uint64
+	// origin is where the files of an epoch begin.
+	origin origin
 }
 
 func newStream(scope celld.Scope, doc *state.Stream) *stream {
@@ -117,10 +119,17 @@ func (s *stream) look(rs []ltxtail.Residency) (view, bool) {
 	}
 	if v.enters {
 		// A paged residency starts above txid 1, at its marker: what lies
-		// below is the predecessor's.
-		if len(v.disk.Files) > 0 && v.disk.Files[0].TXID > 1 {
+		// below is the predecessor's. Whether it is one, the evidence says
+		// before it begins.
+		switch {
+		case s.origin.epoch == v.disk.Epoch:
+			v.target.After = s.origin.after
+		case len(v.disk.Files) > 0 && v.disk.Files[0].TXID > 1:
 			v.target.After = v.disk.Files[0].TXID - 1
 		}
+		// Whether the residency before is over is for own.json to say, also
+		// when nothing of this one is captured.
+		v.target.Ask = v.target.Ask || v.disk.Epoch > own.Epoch && own.Epoch > 0 && !own.Closed
 		v.target.Local = v.disk.Files
 		return v, true
 	}
