@@ -13,7 +13,8 @@ import (
 
 // ForCell yields the records of one cell and its facets in the order they
 // were written. Row groups that hold none of them, as far as their statistics
-// and bloom filters tell, are not read; MayHold tells when that is all.
+// and bloom filters tell, are not read, and of others no page whose rows are
+// none of the cell's by the page index; MayHold tells when no row group is.
 func (r *Reader) ForCell(cell string) iter.Seq2[envelope.Encoded, error] {
 	return func(yield func(envelope.Encoded, error) bool) {
 		mine := func(rec envelope.Encoded, err error) bool {
@@ -21,11 +22,15 @@ func (r *Reader) ForCell(cell string) iter.Seq2[envelope.Encoded, error] {
 		}
 		for g := range r.file.NumRowGroups() {
 			may, err := r.mayHold(g, cell)
+			var some []span
+			if err == nil && may {
+				some, err = r.spans(g, cell)
+			}
 			if err != nil {
 				yield(envelope.Encoded{}, err)
 				return
 			}
-			if may && !r.group(g, mine) {
+			if len(some) > 0 && !r.group(g, some, mine) {
 				return
 			}
 		}

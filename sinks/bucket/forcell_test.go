@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"celldexport/envelope"
@@ -325,6 +327,126 @@ func TestPageIndex(t *testing.T) {
 		if err != nil || (values != nil) != (c != colBody) {
 			t.Errorf("column %s: column index %v, %v", columns[c].name, values != nil, err)
 		}
+	}
+}
+
+// TestPagesOfOtherCells: within a row group, pages that hold none of the cell
+// by the page index are not read, in any column, and what is read are the
+// cell's records.
+func TestPagesOfOtherCells(t *testing.T) {
+	records := many(60000, 12, 60)
+	slices.SortStableFunc(records, func(a, b envelope.Encoded) int { return strings.Compare(a.Stream.Cell, b.Stream.Cell) })
+	rng := rand.New(rand.NewPCG(1, 2))
+	for i := range records {
+		records[i].Stream.Facet = []string{"", "a", "b"}[i%3] // optional columns count their values otherwise
+		random := make([]byte, 40)
+		for j := range random {
+			random[j] = byte(rng.Uint64())
+		}
+		records[i].Body = fmt.Appendf(nil, `{"kind":"rows","n":%d,"text":"%x"}`, i, random)
+	}
+	object := encode(t, records)
+	counted := &countingReader{r: bytes.NewReader(object)}
+	r, err := NewReader("counted", counted, int64(len(object)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted.n = 0
+	for _, err := range r.Records() {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, skipped, pieces := counted.n, 0, 0
+	for i := range 12 {
+		cell := cellName(i)
+		var want []envelope.Encoded
+		for _, rec := range records {
+			if rec.Stream.Cell == cell {
+				want = append(want, rec)
+			}
+		}
+		inGroups, inSpans := int64(0), int64(0)
+		for g := range r.file.NumRowGroups() {
+			may, err := r.mayHold(g, cell)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list, err := r.spans(g, cell)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range list {
+				if s.from > 0 {
+					pieces++
+				}
+				if may {
+					inSpans += s.to - s.from
+				}
+			}
+			if may {
+				inGroups += r.file.MetaData().RowGroup(g).NumRows()
+			}
+		}
+		counted.n = 0
+		if got := collect(t, r, cell); !reflect.DeepEqual(want, got) {
+			t.Errorf("cell %s: %d records, want %d, or others", cell, len(got), len(want))
+		}
+		share := float64(inSpans) / float64(len(records))
+		if inSpans < inGroups {
+			skipped++
+			if most := int(float64(all) * (share + 0.15)); counted.n > most {
+				t.Errorf("cell %s: %d of %d bytes are read for %d of %d rows", cell, counted.n, all, inSpans, len(records))
+			}
+		}
+		t.Logf("cell %s: %d of %d bytes read, %d of %d rows of the row groups that may hold it", cell, counted.n, all, inSpans, inGroups)
+	}
+	if skipped < 6 || pieces == 0 {
+		t.Errorf("pages are passed over for %d cells of 12, %d spans begin within a row group", skipped, pieces)
+	}
+}
+
+// TestSpansOfCellsAtRandom: whatever lies where, what is read for a cell is
+// what a reader of everything finds of it.
+func TestSpansOfCellsAtRandom(t *testing.T) {
+	several := 0
+	for seed := range uint64(4) {
+		rng := rand.New(rand.NewPCG(seed, 7))
+		var records []envelope.Encoded
+		for len(records) < 30000 {
+			cell, n := rng.IntN(5), 1+rng.IntN(9000)
+			for range n {
+				e := sample(rng.IntN(4))
+				e.Stream.Cell = strings.Repeat(cellName(cell), 4)
+				e.Position.TXID = uint64(len(records))
+				records = append(records, e)
+			}
+		}
+		r := open(t, encode(t, records))
+		for cell := range 6 {
+			name := strings.Repeat(cellName(cell), 4)
+			var want []envelope.Encoded
+			for _, rec := range records {
+				if rec.Stream.Cell == name {
+					want = append(want, rec)
+				}
+			}
+			for g := range r.file.NumRowGroups() {
+				list, err := r.spans(g, name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(list) > 1 {
+					several++
+				}
+			}
+			if got := collect(t, r, name); !reflect.DeepEqual(want, got) {
+				t.Errorf("seed %d, cell %d: %d records, want %d, or others", seed, cell, len(got), len(want))
+			}
+		}
+	}
+	if several < 2 {
+		t.Errorf("%d cells lie in several spans: the test needs some", several)
 	}
 }
 

@@ -26,14 +26,16 @@ type Reader struct {
 	file    *file.Reader
 	columns [columnCount]int
 	meta    map[string]string
+	// props are the library's settings, which it looks at for each row group.
+	props *parquet.ReaderProperties
 }
 
 // NewReader opens an object of size bytes; name is what errors call it. It
 // checks the columns.
 func NewReader(name string, r io.ReaderAt, size int64) (*Reader, error) {
-	out := &Reader{name: name, source: &source{r: r}}
+	out := &Reader{name: name, source: &source{r: r}, props: parquet.NewReaderProperties(nil)}
 	err := out.guard(func() (err error) {
-		if out.file, err = file.NewParquetReader(io.NewSectionReader(out.source, 0, size)); err != nil {
+		if out.file, err = file.NewParquetReader(io.NewSectionReader(out.source, 0, size), file.WithReadProps(out.props)); err != nil {
 			return err
 		}
 		return out.inspect()
@@ -110,21 +112,39 @@ func (r *Reader) inspect() error {
 func (r *Reader) Records() iter.Seq2[envelope.Encoded, error] {
 	return func(yield func(envelope.Encoded, error) bool) {
 		for g := range r.file.NumRowGroups() {
-			if !r.group(g, yield) {
+			if !r.group(g, nil, yield) {
 				return
 			}
 		}
 	}
 }
 
-// group yields the records of a row group. It reports whether to go on.
-func (r *Reader) group(g int, yield func(envelope.Encoded, error) bool) bool {
+// group yields the records of a row group, of some of its rows or, with nil,
+// of all. It reports whether to go on.
+func (r *Reader) group(g int, some []span, yield func(envelope.Encoded, error) bool) bool {
 	rows := &rowReader{reader: r}
-	if err := r.guard(func() error { return rows.open(g) }); err != nil {
+	if err := r.guard(func() error { return rows.open(g, some) }); err != nil {
 		yield(envelope.Encoded{}, err)
 		return false
 	}
-	for rows.left > 0 {
+	if some == nil {
+		some = []span{{0, rows.total}}
+	}
+	for _, s := range some {
+		if err := r.guard(func() error { return rows.seek(s) }); err != nil {
+			yield(envelope.Encoded{}, err)
+			return false
+		}
+		if !r.rows(g, rows, s, yield) {
+			return false
+		}
+	}
+	return true
+}
+
+// rows yields the records of a span. It reports whether to go on.
+func (r *Reader) rows(g int, rows *rowReader, s span, yield func(envelope.Encoded, error) bool) bool {
+	for rows.left = s.to - s.from; rows.left > 0; {
 		if err := r.guard(rows.fill); err != nil {
 			yield(envelope.Encoded{}, err)
 			return false
@@ -132,13 +152,12 @@ func (r *Reader) group(g int, yield func(envelope.Encoded, error) bool) bool {
 		for i := range rows.count {
 			rec, err := rows.record(i)
 			if err != nil {
-				err = fmt.Errorf("%s: row %d of row group %d: %w: %w", r.name, rows.at+i, g, ErrFormat, err)
+				err = fmt.Errorf("%s: row %d of row group %d: %w: %w", r.name, rows.next-int64(rows.count-i), g, ErrFormat, err)
 			}
 			if !yield(rec, err) || err != nil {
 				return false
 			}
 		}
-		rows.at += rows.count
 	}
 	return true
 }
@@ -150,8 +169,9 @@ const readRows = 64
 type rowReader struct {
 	reader *Reader
 	chunks [columnCount]file.ColumnChunkReader
-	left   int64
-	at     int // rows before those held
+	// total is the number of rows, next the one that is read next, and left
+	// how many of a span are not read.
+	total, next, left int64
 
 	count int
 	texts [columnCount][readRows]parquet.ByteArray
@@ -160,9 +180,12 @@ type rowReader struct {
 	slim  [columnCount][readRows]int32
 }
 
-func (r *rowReader) open(group int) error {
+// open opens the columns of a row group. All rows of a column are read from
+// the file at once; of some rows, page by page.
+func (r *rowReader) open(group int, some []span) error {
 	rg := r.reader.file.RowGroup(group)
-	r.left = rg.NumRows()
+	r.total = rg.NumRows()
+	r.reader.props.BufferedStreamEnabled = some != nil && (len(some) != 1 || some[0] != span{0, r.total})
 	for c := range columns {
 		chunk, err := rg.Column(r.reader.columns[c])
 		if err != nil {
@@ -183,6 +206,7 @@ func (r *rowReader) fill() error {
 	}
 	r.count = int(n)
 	r.left -= n
+	r.next += n
 	return nil
 }
 
