@@ -2,7 +2,8 @@ package v8json
 
 import "math"
 
-// parser reads a clone into a tree. It refuses what V8 refuses.
+// parser reads a clone into a tree. It refuses what V8 refuses, but
+// for patterns of regular expressions that are none.
 type parser struct {
 	reader
 	tree    *tree

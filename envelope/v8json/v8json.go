@@ -24,8 +24,13 @@
 // A value does not decode when V8 would refuse it, when it refers to itself,
 // when a string holds half a surrogate pair, and when it is too large: more
 // than [MaxStored] bytes, more than [MaxUnits] when written out, or nested
-// deeper than [MaxDepth]. It is exported as its stored bytes then. The syntax
-// of a regular expression is not checked.
+// deeper than [MaxDepth]. It is exported as its stored bytes then.
+//
+// One thing that V8 refuses does decode: a regular expression whose pattern,
+// or pattern with these flags, is none to it, such as "(". Which patterns are
+// valid differs between its releases, so a check would take valid ones away
+// from readers sooner or later, while a pattern that is not valid arrives
+// unchanged. V8 stores only patterns that it had accepted.
 //
 // The format is the one of V8's ValueSerializer, wire versions 13 to 15; it
 // has no specification but its source. Values that hold a Node.js Buffer or
