@@ -166,7 +166,13 @@ func (b *Base) diff(d *differ, images *shadow.Images) (*schema.Schema, error) {
 			d.reset = true
 		}
 	}
-	return d.run(images, b)
+	after, err := d.run(images, b)
+	if err != nil || images.PageSize() != d.old.pageSize {
+		return after, err
+	}
+	// Only now: had a table referred to a page that is missing, its name would
+	// be known.
+	return after, d.complete(images, d.old.commit)
 }
 
 // prepare points a differ at the present state and the one to come.

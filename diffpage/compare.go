@@ -33,12 +33,17 @@ type comparison struct {
 // images is what the unit changed. Of the old pages, excerpts are kept, or all
 // of them where that will not do, as long as they fit the budget.
 func compare(d *differ, images *shadow.Images, budget int64) error {
-	if images.PageSize() != d.old.pageSize || d.old.commit == 0 {
+	if err := d.within(images); err != nil {
+		return err
+	}
+	if images.PageSize() != d.old.pageSize {
+		// Nothing of the old pages may be taken for one that is missing.
 		d.reset = true
 		return d.complete(images, 0)
 	}
-	if err := d.complete(images, d.old.commit); err != nil {
-		return err
+	if d.old.commit == 0 {
+		d.reset = true
+		return nil
 	}
 	d.kept.Reset(d.old.pageSize, budget, min(images.Len(), reservePages))
 	c := comparison{differ: d, images: images, budget: budget, whole: uint64(images.Len())*2 >= uint64(d.old.commit)}

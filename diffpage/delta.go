@@ -19,17 +19,25 @@ func (d *delta) hasChanged(pgno uint32) bool {
 	return d.reset || pgno > d.new.commit || pgno > d.old.commit || d.changed.has(pgno)
 }
 
+// within checks that the unit has images of no pages but those that a database
+// of its length has content on.
+func (d *delta) within(images *shadow.Images) error {
+	if n := images.Len(); n > 0 && images.Pgno(n-1) > d.new.commit {
+		return corrupt("", images.Pgno(n-1), "the unit has an image of it, but ends at page %d", d.new.commit)
+	}
+	if lock := shadow.LockPage(images.PageSize()); images.Has(lock) {
+		return corrupt("", lock, "the unit has an image of the lock page")
+	}
+	return nil
+}
+
 // complete checks that the unit brings every page above from: a page that was
 // never seen cannot be told from one that is empty.
 func (d *delta) complete(images *shadow.Images, from uint32) error {
 	lock := shadow.LockPage(images.PageSize())
 	commit := d.new.commit
 	next := uint64(from) + 1
-	n := images.Len()
-	if n > 0 && images.Pgno(n-1) > commit {
-		return corrupt("", images.Pgno(n-1), "the unit has an image of it, but ends at page %d", commit)
-	}
-	for i := images.After(from); i < n; i++ {
+	for i := images.After(from); i < images.Len(); i++ {
 		pgno := images.Pgno(i)
 		if next == uint64(lock) {
 			next++
@@ -44,9 +52,6 @@ func (d *delta) complete(images *shadow.Images, from uint32) error {
 	}
 	if next <= uint64(commit) {
 		return corrupt("", uint32(next), "it is new in a database of %d pages, but the unit has no image of it", commit)
-	}
-	if images.Has(lock) {
-		return corrupt("", lock, "the unit has an image of the lock page")
 	}
 	return nil
 }

@@ -210,101 +210,121 @@ func TestHostile(t *testing.T) {
 	wleaf := f.owned("w", roleTree, btree.LeafIndex)[0]
 	uleaf := f.owned("u", roleTree, btree.LeafTable)
 	heads := f.owned("u", roleHead, 0)
+	if err := f.sh.Flush(); err != nil {
+		t.Fatal(err)
+	}
 	end := f.sh.Commit()
 	put32 := binary.BigEndian.PutUint32
 	put16 := binary.BigEndian.PutUint16
 	pointer := func(page []byte, header, i int) int { return int(binary.BigEndian.Uint16(page[header+2*i:])) }
 	cases := []struct {
-		name string
-		says string
-		edit func(p *pages)
+		name  string
+		table string // that is blamed, empty when none is known
+		page  uint32
+		says  string
+		edit  func(p *pages)
 	}{
-		{"a child is its parent", "referred to twice", func(p *pages) { put32(p.edit(f.base, inner)[8:], inner) }},
-		{"two cells have one child", "two parents", func(p *pages) {
+		{"a child is its parent", "t", inner, "referred to twice", func(p *pages) { put32(p.edit(f.base, inner)[8:], inner) }},
+		{"two cells have one child", "t", leaf[0], "two parents", func(p *pages) {
 			page := p.edit(f.base, inner)
 			put32(page[8:], binary.BigEndian.Uint32(page[pointer(page, 12, 0):]))
 		}},
-		{"a child of another table", "in use by table \"u\"", func(p *pages) { put32(p.edit(f.base, inner)[8:], uleaf[0]) }},
-		{"a child is page 0", "its child is page 0", func(p *pages) { put32(p.edit(f.base, inner)[8:], 0) }},
-		{"a child is beyond the end", "its child is page", func(p *pages) { put32(p.edit(f.base, inner)[8:], end+1) }},
-		{"an overflow page as child", "none of a b-tree", func(p *pages) { put32(p.edit(f.base, inner)[8:], heads[0]) }},
-		{"a chain runs in a circle", "referred to twice", func(p *pages) { put32(p.edit(f.base, heads[len(heads)-1]), heads[len(heads)-1]) }},
-		{"a chain ends early", "leads to page 0", func(p *pages) { put32(p.edit(f.base, heads[len(heads)-1]), 0) }},
-		{"a chain enters a tree", "overflow chain", func(p *pages) { put32(p.edit(f.base, heads[len(heads)-1]), leaf[0]) }},
-		{"a cell starts in the header", "outside of the cell area", func(p *pages) { put16(p.edit(f.base, leaf[0])[8:], 4) }},
-		{"a cell starts at the last byte", "does not fit", func(p *pages) { put16(p.edit(f.base, leaf[0])[8:], 511) }},
-		{"more cells than fit", "400 cells", func(p *pages) { put16(p.edit(f.base, leaf[0])[3:], 400) }},
-		{"a row of 2^63 bytes", "does not fit", func(p *pages) {
+		{"a child of another table", "t", uleaf[0], "in use by table \"u\"", func(p *pages) { put32(p.edit(f.base, inner)[8:], uleaf[0]) }},
+		{"a child is page 0", "t", inner, "its child is page 0", func(p *pages) { put32(p.edit(f.base, inner)[8:], 0) }},
+		{"a child is beyond the end", "t", inner, "its child is page", func(p *pages) { put32(p.edit(f.base, inner)[8:], end+1) }},
+		{"an overflow page as child", "t", heads[0], "none of a b-tree", func(p *pages) { put32(p.edit(f.base, inner)[8:], heads[0]) }},
+		{"a chain runs in a circle", "u", heads[len(heads)-1], "referred to twice", func(p *pages) { put32(p.edit(f.base, heads[len(heads)-1]), heads[len(heads)-1]) }},
+		{"a chain ends early", "u", uleaf[len(uleaf)-1], "leads to page 0", func(p *pages) { put32(p.edit(f.base, heads[len(heads)-1]), 0) }},
+		{"a chain enters a tree", "u", uleaf[len(uleaf)-1], "overflow chain", func(p *pages) { put32(p.edit(f.base, heads[len(heads)-1]), leaf[0]) }},
+		{"a cell starts in the header", "t", leaf[0], "outside of the cell area", func(p *pages) { put16(p.edit(f.base, leaf[0])[8:], 4) }},
+		{"a cell starts at the last byte", "t", leaf[0], "does not fit", func(p *pages) { put16(p.edit(f.base, leaf[0])[8:], 511) }},
+		{"more cells than fit", "t", leaf[0], "400 cells", func(p *pages) { put16(p.edit(f.base, leaf[0])[3:], 400) }},
+		{"a row of 2^63 bytes", "t", leaf[0], "does not fit", func(p *pages) {
 			page := p.edit(f.base, leaf[0])
 			copy(page[pointer(page, 8, 0):], bytes.Repeat([]byte{0xff}, 9))
 		}},
-		{"a row of 1 GiB", "overflow chain of 2113665 pages", func(p *pages) {
+		{"a row of 1 GiB", "t", leaf[0], "overflow chain of 2113665 pages", func(p *pages) {
 			page := p.edit(f.base, leaf[0])
 			copy(page[pointer(page, 8, 0):], []byte{0x84, 0x80, 0x80, 0x80, 0x00, 1, 0, 0})
 		}},
-		{"rowids fall", "comes after", func(p *pages) {
+		{"rowids fall", "t", leaf[0], "comes after", func(p *pages) {
 			page := p.edit(f.base, leaf[0])
 			a, b := pointer(page, 8, 0), pointer(page, 8, 1)
 			put16(page[8:], uint16(b))
 			put16(page[10:], uint16(a))
 		}},
-		{"cells overlap", "overlap", func(p *pages) {
+		{"cells overlap", "w", wleaf, "overlap", func(p *pages) {
 			page := p.edit(f.base, wleaf)
 			for i := range int(binary.BigEndian.Uint16(page[3:])) {
 				put16(page[8+2*i:], 40)
 			}
 			page[40] = 102 // bytes of row, all on the page
 		}},
-		{"a table page in an index tree", "not one of its tree", func(p *pages) { p.edit(f.base, wleaf)[0] = byte(btree.LeafTable) }},
-		{"a page type that is none", "none of a b-tree", func(p *pages) { p.edit(f.base, leaf[0])[0] = 7 }},
-		{"no database header", "does not start", func(p *pages) { p.edit(f.base, 1)[3] = 'x' }},
-		{"another page size in the header", "page size of 2048", func(p *pages) { p.edit(f.base, 1)[16] = 8 }},
-		{"too many reserved bytes", "usable bytes", func(p *pages) { p.edit(f.base, 1)[20] = 100 }},
-		{"an encoding that is none", "encoding 9", func(p *pages) { p.edit(f.base, 1)[59] = 9 }},
-		{"a page that was never sent", "no image of it", func(p *pages) {
+		{"a table page in an index tree", "w", wleaf, "not one of its tree", func(p *pages) { p.edit(f.base, wleaf)[0] = byte(btree.LeafTable) }},
+		{"a page type that is none", "t", leaf[0], "none of a b-tree", func(p *pages) { p.edit(f.base, leaf[0])[0] = 7 }},
+		{"no database header", "", 1, "does not start", func(p *pages) { p.edit(f.base, 1)[3] = 'x' }},
+		{"another page size in the header", "", 1, "page size of 2048", func(p *pages) { p.edit(f.base, 1)[16] = 8 }},
+		{"too many reserved bytes", "", 1, "usable bytes", func(p *pages) { p.edit(f.base, 1)[20] = 100 }},
+		{"an encoding that is none", "", 1, "encoding 9", func(p *pages) { p.edit(f.base, 1)[59] = 9 }},
+		{"a page that was never sent", "", end + 2, "no image of it", func(p *pages) {
 			p.commit = end + 3
 			p.data[end+1] = make([]byte, 512)
 			p.data[end+3] = make([]byte, 512)
 		}},
-		{"a page beyond the end", "ends at page", func(p *pages) { p.data[end+1] = make([]byte, 512) }},
-		{"a page beyond the end of a shrink", "ends at page", func(p *pages) { p.commit = end - 1; p.data[end] = make([]byte, 512) }},
-		{"a row longer than its chain", "leads to page 0", func(p *pages) {
+		{"a page that was never sent and is referred to", "t", end + 2, "no image of it", func(p *pages) {
+			p.commit = end + 2
+			p.data[end+1] = make([]byte, 512)
+			put32(p.edit(f.base, inner)[8:], end+2)
+		}},
+		{"a page beyond the end", "", end + 1, "ends at page", func(p *pages) { p.data[end+1] = make([]byte, 512) }},
+		{"a page beyond the end of a shrink", "", end, "ends at page", func(p *pages) { p.commit = end - 1; p.data[end] = make([]byte, 512) }},
+		{"a row longer than its chain", "u", uleaf[len(uleaf)-1], "leads to page 0", func(p *pages) {
 			last := uleaf[len(uleaf)-1] // rows of two-byte lengths
 			page := p.edit(f.base, last)
 			at := pointer(page, 8, int(binary.BigEndian.Uint16(page[3:]))-1)
 			long := (int(page[at])&0x7f<<7 | int(page[at+1])) + 508 // an overflow page more
 			page[at], page[at+1] = byte(long>>7)|0x80, byte(long)&0x7f
 		}},
-		{"one rowid on two pages", "on a page before it", func(p *pages) {
+		{"one rowid on two pages", "t", leaf[0], "on a page before it", func(p *pages) {
 			a, b := p.edit(f.base, leaf[0]), p.edit(f.base, leaf[1])
 			a[pointer(a, 8, 1)+5] ^= 1
 			b[pointer(b, 8, 0)+1] = a[pointer(a, 8, 1)+1]
 		}},
-		{"a record that ends early", "larger than what is left", func(p *pages) {
+		{"a record that ends early", "w", wleaf, "larger than what is left", func(p *pages) {
 			page := p.edit(f.base, wleaf)
 			page[pointer(page, 8, 0)+3] = 0x83
 		}},
-		{"a shrink that cuts rows off", "no such page", func(p *pages) { p.commit = leaf[len(leaf)-1] - 1 }},
+		{"a shrink that cuts rows off", "t", leaf[len(leaf)-1], "no such page", func(p *pages) { p.commit = leaf[len(leaf)-1] - 1 }},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			unit := &pages{t: t, size: 512, commit: end, data: map[uint32][]byte{}}
 			c.edit(unit)
-			before := slices.Clone(f.base.owners)
+			before, commit := slices.Clone(f.base.owners), f.sh.Commit()
 			images := unit.images()
 			defer images.Close()
-			change, err := f.base.Diff(images, unit.commit)
-			for _, name := range []string{"t", "w", "u"} {
-				if err == nil {
-					err = change.Rows(name, readRow)
+			var err error
+			took := allocated(func() {
+				var change *Change
+				change, err = f.base.Diff(images, unit.commit)
+				for _, name := range []string{"t", "w", "u"} {
+					if err == nil {
+						err = change.Rows(name, readRow)
+					}
 				}
-			}
+			})
 			var where *CorruptError
-			if !errors.Is(err, ErrCorrupt) || !errors.As(err, &where) || where.Page == 0 || where.Page > end+3 {
+			if !errors.Is(err, ErrCorrupt) || !errors.As(err, &where) {
 				t.Fatalf("error %v, want a corrupt page", err)
 			}
-			if !strings.Contains(err.Error(), c.says) {
-				t.Errorf("error %v, want %q", err, c.says)
+			if where.Table != c.table || where.Page != c.page || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("error %v, want table %q, page %d, %q", err, c.table, c.page, c.says)
+			}
+			if took > 2<<20 {
+				t.Errorf("%d bytes were allocated for a database of %d", took, end*512)
+			}
+			if f.sh.Staged() != 0 || f.sh.Commit() != commit {
+				t.Errorf("the refused unit moved the shadow: %d units staged, %d pages", f.sh.Staged(), f.sh.Commit())
 			}
 			if !slices.Equal(before, f.base.owners) {
 				t.Error("the refused unit changed the owner map")
