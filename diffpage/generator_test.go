@@ -15,11 +15,20 @@ type generator struct {
 	tables []*genTable
 	made   int
 	script []line
+	// extras are triggers and views, as DROP names them.
+	extras []string
+	// done counts the rarer statements that SQLite took.
+	done map[string]int
 }
 
 type genTable struct {
 	name string
 	cols []string // that can be written besides the key
+	// types are those of columns that take nothing else, by name.
+	types map[string]string
+	// rowless says that the table is WITHOUT ROWID.
+	rowless, strict bool
+	checks          []string // names of its constraints
 }
 
 // The kinds of tables, by the column definitions of their keys; those from
@@ -49,58 +58,21 @@ func (g *generator) run(q string) bool {
 
 func (g *generator) pick(options ...string) string { return options[g.rnd.IntN(len(options))] }
 
-func (g *generator) create() {
-	g.made++
-	kind := g.rnd.IntN(len(genKeys))
-	t := &genTable{name: fmt.Sprintf("t%d", g.made), cols: []string{"a", "b"}}
-	if len(g.tables) > 0 && g.rnd.IntN(3) == 0 {
-		t.name = g.table().name + "x"
+// rare runs a statement of a kind that is to be met in every long run.
+func (g *generator) rare(kind, q string) bool {
+	ok := g.run(q)
+	if ok {
+		g.done[kind]++
 	}
-	defs := []string{genKeys[kind], "a " + g.pick("", "INT", "REAL", "TEXT", "BLOB", "NUMERIC"), "b"}
-	if g.rnd.IntN(4) == 0 {
-		defs = append(defs, "v AS (a+1)", "s AS (b||'s') STORED", "z REAL")
-		t.cols = append(t.cols, "z")
-	}
-	tail := ""
-	if kind >= 4 {
-		tail = g.pick("", " WITHOUT ROWID")
-		if g.rnd.IntN(3) == 0 {
-			defs[0] = "id " + g.pick("TEXT", "")
-			defs = append(defs, "PRIMARY KEY("+g.pick(genComposites...)+")")
-		}
-	}
-	body := "(" + strings.Join(defs, ",") + ")" + tail
-	if !g.run("CREATE TABLE " + t.name + body) {
-		return
-	}
-	g.tables = append(g.tables, t)
-	switch g.rnd.IntN(6) {
-	case 0, 1:
-		g.run(fmt.Sprintf("CREATE %s INDEX i%d ON %s(%s)", g.pick("", "UNIQUE"), g.made, t.name, g.pick("a", "b,a", "b DESC")))
-	case 2: // two of a kind can swap their trees
-		twin := &genTable{name: t.name + "twin", cols: append([]string(nil), t.cols...)}
-		if g.run("CREATE TABLE " + twin.name + body) {
-			g.tables = append(g.tables, twin)
-			g.insert(twin)
-		}
-	}
+	return ok
 }
 
-// swap exchanges the roots of two tables of one text, as somebody with
-// writable_schema might. Those with indexes would be corrupt by it.
-func (g *generator) swap() {
-	var pair []string
-	err := g.src.query(`SELECT a.name||' '||b.rootpage||' '||b.name||' '||a.rootpage FROM sqlite_schema a, sqlite_schema b WHERE a.type='table' AND b.type='table' AND a.name<b.name
-		AND substr(a.sql,instr(a.sql,'('))=substr(b.sql,instr(b.sql,'(')) AND a.rootpage>0 AND b.rootpage>0
-		AND NOT EXISTS (SELECT 1 FROM sqlite_schema i WHERE i.type='index' AND i.tbl_name IN (a.name,b.name))`,
-		func(v string) { pair = append(pair, v) })
-	if err != nil || len(pair) == 0 || !g.src.conn.AutocommitEnabled() {
-		return
+// fit is a value as a column takes it.
+func (t *genTable) fit(col, value string) string {
+	if typ := t.types[col]; typ != "" {
+		return "CAST(" + value + " AS " + typ + ")"
 	}
-	word := strings.Fields(g.pick(pair...))
-	g.run("PRAGMA writable_schema=ON")
-	g.run(fmt.Sprintf("UPDATE sqlite_schema SET rootpage=CASE name WHEN '%s' THEN %s ELSE %s END WHERE name IN ('%[1]s','%[4]s')", word[0], word[1], word[3], word[2]))
-	g.run("PRAGMA writable_schema=RESET")
+	return value
 }
 
 func (g *generator) value() string {
@@ -162,9 +134,9 @@ func (g *generator) insert(t *genTable) {
 	}
 	key := g.pick("NULL", "abs(random()%300)", "'k'||abs(random()%200)", "'K'||abs(random()%200)", "random()", "abs(random()%40)+0.5",
 		"CASE i%5 WHEN 0 THEN NULL WHEN 1 THEN i WHEN 2 THEN i||'' WHEN 3 THEN i+0.0 ELSE CAST(i AS BLOB) END", "'k'||i||'  '")
-	cols, vals := []string{"id"}, []string{key}
+	cols, vals := []string{"id"}, []string{t.fit("id", key)}
 	for _, c := range t.cols {
-		cols, vals = append(cols, c), append(vals, g.value())
+		cols, vals = append(cols, c), append(vals, t.fit(c, g.value()))
 	}
 	g.run(fmt.Sprintf("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<%d) INSERT OR %s INTO %s(%s) SELECT %s FROM n",
 		n, g.pick("REPLACE", "IGNORE"), t.name, strings.Join(cols, ","), strings.Join(vals, ",")))
@@ -189,68 +161,6 @@ func (g *generator) scatter(t *genTable) {
 	}
 }
 
-func (g *generator) alter(t *genTable) {
-	g.made++
-	switch g.rnd.IntN(8) {
-	case 0, 1:
-		c := fmt.Sprintf("c%d", g.made)
-		if g.run(fmt.Sprintf("ALTER TABLE %s ADD COLUMN %s %s DEFAULT %s", t.name, c, g.pick("", "REAL", "TEXT", "INT"), g.pick("NULL", "5", "'it''s'", "1.5", "x'00ff'", "abc", "true", "-7"))) {
-			t.cols = append(t.cols, c)
-		}
-	case 2:
-		if n := len(t.cols) - 1; n > 1 {
-			if c := t.cols[n]; c != "z" && g.run("ALTER TABLE "+t.name+" DROP COLUMN "+c) {
-				t.cols = t.cols[:n]
-			}
-		}
-	case 3:
-		if name := fmt.Sprintf("r%d", g.made); g.run("ALTER TABLE " + t.name + " RENAME TO " + name) {
-			t.name = name
-		}
-	case 4:
-		if other := g.table(); other != t {
-			for _, q := range []string{t.name + " RENAME TO swapping", other.name + " RENAME TO " + t.name, "swapping RENAME TO " + other.name} {
-				g.run("ALTER TABLE " + q)
-			}
-			t.name, other.name = other.name, t.name
-		}
-	case 5:
-		if n := len(t.cols) - 1; n > 1 && t.cols[n] != "z" {
-			if c := fmt.Sprintf("n%d", g.made); g.run("ALTER TABLE " + t.name + " RENAME COLUMN " + t.cols[n] + " TO " + c) {
-				t.cols[n] = c
-			}
-		}
-	case 6:
-		g.run("CREATE TABLE copied AS SELECT * FROM " + t.name)
-		g.run("DROP TABLE copied")
-	case 7:
-		g.run("REINDEX")
-		g.run("ANALYZE")
-	}
-}
-
-func (g *generator) drop() {
-	i := g.rnd.IntN(len(g.tables))
-	g.run("DROP TABLE " + g.tables[i].name)
-	g.tables = append(g.tables[:i:i], g.tables[i+1:]...)
-}
-
-// recreate drops a table and makes one of the same name and text in one go,
-// with its rows or without.
-func (g *generator) recreate(t *genTable) {
-	sql := ""
-	if err := g.src.query("SELECT sql FROM sqlite_schema WHERE name='"+t.name+"'", func(v string) { sql = v }); err != nil || sql == "" {
-		return
-	}
-	cols := strings.Join(append([]string{"id"}, t.cols...), ",")
-	g.run("CREATE TABLE old AS SELECT " + cols + " FROM " + t.name)
-	g.run("DROP TABLE " + t.name)
-	if g.run(sql) && g.rnd.IntN(2) == 0 {
-		g.run("INSERT OR IGNORE INTO " + t.name + "(" + cols + ") SELECT " + cols + " FROM old")
-	}
-	g.run("DROP TABLE old")
-}
-
 // savepoint writes under nested savepoints of which some are taken back.
 func (g *generator) savepoint(t *genTable) {
 	g.run("SAVEPOINT sp")
@@ -272,7 +182,7 @@ func (g *generator) op() {
 		return
 	}
 	t := g.table()
-	switch n := g.rnd.IntN(48); {
+	switch n := g.rnd.IntN(52); {
 	case n < 16:
 		g.insert(t)
 	case n < 22:
@@ -281,7 +191,7 @@ func (g *generator) op() {
 		if g.rnd.IntN(4) == 0 {
 			v = "substr(" + c + ",1,max(0,length(" + c + ")-2))||'zz'"
 		}
-		g.run("UPDATE OR IGNORE " + t.name + " SET " + c + "=" + v + g.where())
+		g.run("UPDATE OR IGNORE " + t.name + " SET " + c + "=" + t.fit(c, v) + g.where())
 	case n < 26:
 		g.run("DELETE FROM " + t.name + g.where())
 	case n < 28:
@@ -308,6 +218,10 @@ func (g *generator) op() {
 		g.swap()
 	case n < 47:
 		g.run("PRAGMA incremental_vacuum(" + strconv.Itoa(g.rnd.IntN(9)) + ")")
+	case n < 49:
+		g.constrain(t)
+	case n < 51:
+		g.attach(t)
 	default:
 		g.run("VACUUM")
 	}

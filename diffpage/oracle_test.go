@@ -1,12 +1,13 @@
 package diffpage
 
 import (
-	"encoding/hex"
 	"fmt"
 	"math"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"sort"
-	"strings"
+	"strconv"
 	"testing"
 
 	"celldexport/diffpage/schema"
@@ -15,30 +16,20 @@ import (
 
 // rowText is a row in the form of a dump.
 func rowText(t *schema.Table, r Row) (key, vals string, err error) {
-	var all []string
+	var all []byte
+	ends := make([]int, len(t.Columns))
 	for i := range t.Columns {
 		c, err := r.Cell(i)
 		if err != nil {
 			return "", "", err
 		}
-		switch c.Class {
-		case Null:
-			all = append(all, "n")
-		case Integer:
-			all = append(all, fmt.Sprintf("i%d", c.Int))
-		case Real:
-			all = append(all, fmt.Sprintf("r%016x", math.Float64bits(c.Real)))
-		case Text:
-			all = append(all, "t"+hex.EncodeToString(c.Bytes))
-		case Blob:
-			all = append(all, "b"+hex.EncodeToString(c.Bytes))
-		}
+		all, ends[i] = appendCell(all, i, c)
 	}
-	key = fmt.Sprint(r.Rowid())
+	key = strconv.FormatInt(r.Rowid(), 10)
 	if t.WithoutRowid {
-		key = keyOf(t, all)
+		key = keyOf(t, all, ends)
 	}
-	return key, strings.Join(all, "|"), nil
+	return key, string(all), nil
 }
 
 // follower is a base that follows a source and checks every unit against it.
@@ -56,6 +47,10 @@ type follower struct {
 	// replica and session are further oracles, nil when not asked for.
 	replica *replica
 	session *recorder
+	// slow is a base that gets several units as one, nil when not asked for.
+	slow    *follower
+	seen    []byte // the file as a slow base was last given it
+	folds   int    // units that it got
 	lies    string // a table whose first event is hidden
 	patient bool   // tables that cannot be read are passed over
 }
@@ -136,13 +131,19 @@ func rows(t testing.TB, c *Change, name string) []event {
 func (f *follower) step() map[string][]event {
 	f.t.Helper()
 	images, commit := f.src.unit()
+	return f.take(images, commit, f.src.dump)
+}
+
+// take is step with the unit given, and with what reads the tables.
+func (f *follower) take(images *shadow.Images, commit uint32, dump func(*schema.Schema) map[string]tableDump) map[string][]event {
+	f.t.Helper()
 	c, err := f.base.Diff(images, commit)
 	if err != nil {
 		f.t.Fatalf("diff: %v", err)
 	}
 	defer c.Close()
 	f.pages = c.NumPages()
-	after := f.src.dump(c.After())
+	after := dump(c.After())
 	events := make(map[string][]event)
 	names := map[string]bool{}
 	for _, sc := range []*schema.Schema{c.Before(), c.After()} {
@@ -169,8 +170,8 @@ func (f *follower) step() map[string][]event {
 		if is != nil && c.Touched(name) {
 			checkEvents(f.t, name, after[name], f.scanned(is, c.Scan), nil)
 		}
-		if was != nil && is != nil && was.SQL != is.SQL {
-			continue // columns of both sides are not comparable row by row
+		if was != nil && is != nil && !comparable(was, is) {
+			continue
 		}
 		f.events += len(events[name])
 		f.changes += checkEvents(f.t, name, f.dumps[name], after[name], events[name])
@@ -188,6 +189,23 @@ func (f *follower) step() map[string][]event {
 	f.dumps = after
 	f.check()
 	return events
+}
+
+// comparable reports whether rows of both sides are of the same columns, so
+// that their dumps can be compared. Which values a column refuses is not a
+// matter of its rows.
+func comparable(was, is *schema.Table) bool {
+	if was.SQL == is.SQL {
+		return true
+	}
+	loose := func(t *schema.Table) []schema.Column {
+		columns := slices.Clone(t.Columns)
+		for i := range columns {
+			columns[i].NotNull = false
+		}
+		return columns
+	}
+	return was.WithoutRowid == is.WithoutRowid && slices.Equal(was.Key, is.Key) && reflect.DeepEqual(loose(was), loose(is))
 }
 
 // unit is step for a session that records unit by unit.

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// line is one step of a recorded run: a statement, the end of a unit, or a
-// flush of the shadow.
+// line is one step of a recorded run: a statement, the end of a unit, a flush
+// of the shadow, or the end of several units for the base that takes them as one.
 type line struct {
 	// sql is empty at the end of a unit.
-	sql   string
-	flush bool
+	sql         string
+	flush, fold bool
 	// seed is what random() and randomblob() of the statement start from, so
 	// that a statement does the same when others before it are gone.
 	seed uint64
@@ -25,6 +25,8 @@ func (l line) String() string {
 		return l.sql + ";"
 	case l.flush:
 		return "-- flush"
+	case l.fold:
+		return "-- end of several units as one"
 	}
 	return "-- end of a unit"
 }
@@ -42,6 +44,8 @@ func replay(t testing.TB, f form, script []line) {
 			if err := follow.sh.Flush(); err != nil {
 				t.Fatal(err)
 			}
+		case l.fold:
+			follow.fold()
 		default:
 			if !src.conn.AutocommitEnabled() {
 				src.try("COMMIT")

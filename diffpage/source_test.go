@@ -1,13 +1,16 @@
 package diffpage
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -25,8 +28,10 @@ type source struct {
 	path string
 	last []byte // the file as of the last unit
 	rnd  *rand.Rand
-	// reshaped says that a statement was tried that a session is blind to.
-	reshaped bool
+	// reshaped holds the words of statements that a session does not see all
+	// of, since the last unit it was asked about: names of tables among them.
+	reshaped map[string]bool
+	vacuumed bool // by then
 	patient  bool // tables that cannot be read are passed over
 }
 
@@ -132,11 +137,21 @@ func (s *source) seeded(seed uint64) { s.rnd = rand.New(rand.NewPCG(seed, 3)) }
 
 func errorIs(err, target error) bool { return errors.Is(err, target) }
 
+// reshapes matches statements that make, drop, alter or move tables. What is
+// attached to a table, and who writes to it, is none of that.
+var reshapes = regexp.MustCompile(`^(CREATE TABLE|DROP TABLE|ALTER)\b|\bsqlite_schema\b`)
+
 // try runs a statement that may fail, as a random one does.
 func (s *source) try(q string) bool {
-	for _, word := range []string{"CREATE", "DROP", "ALTER", "PRAGMA"} {
-		s.reshaped = s.reshaped || strings.HasPrefix(q, word)
+	if reshapes.MatchString(q) {
+		if s.reshaped == nil {
+			s.reshaped = make(map[string]bool)
+		}
+		for _, word := range regexp.MustCompile(`\w+`).FindAllString(q, -1) {
+			s.reshaped[word] = true
+		}
 	}
+	s.vacuumed = s.vacuumed || strings.HasPrefix(q, "VACUUM")
 	return sqlitex.ExecuteTransient(s.conn, q, nil) == nil
 }
 
@@ -227,26 +242,44 @@ func (s *source) dumpTable(t *schema.Table) tableDump {
 		cols = append(cols, quoteName(c.Name), "CAST("+quoteName(c.Name)+" AS BLOB)")
 	}
 	out := make(tableDump)
+	ends := make([]int, len(t.Columns))
+	var all, one []byte
 	err := sqlitex.ExecuteTransient(s.conn, "SELECT "+strings.Join(cols, ",")+" FROM "+quoteName(t.Name), &sqlitex.ExecOptions{
 		ResultFunc: func(st *sqlite.Stmt) error {
-			var vals []string
+			all = all[:0]
 			for i := range t.Columns {
-				vals = append(vals, columnText(st, 1+2*i))
+				c := Cell{Class: columnClasses[st.ColumnType(1+2*i)]}
+				switch c.Class {
+				case Integer:
+					c.Int = st.ColumnInt64(1 + 2*i)
+				case Real:
+					c.Real = st.ColumnFloat(1 + 2*i)
+				case Text, Blob:
+					n := st.ColumnLen(2 + 2*i)
+					one = slices.Grow(one[:0], n)[:n]
+					st.ColumnBytes(2+2*i, one)
+					c.Bytes = one
+				}
+				all, ends[i] = appendCell(all, i, c)
 			}
-			key := fmt.Sprint(st.ColumnInt64(0))
+			key := strconv.FormatInt(st.ColumnInt64(0), 10)
 			if t.WithoutRowid {
-				key = keyOf(t, vals)
+				key = keyOf(t, all, ends)
 			}
 			if _, ok := out[key]; ok {
 				s.t.Fatalf("table %s has key %s twice", t.Name, key)
 			}
-			out[key] = strings.Join(vals, "|")
+			out[key] = string(all)
 			return nil
 		}})
 	if err != nil {
 		s.t.Fatalf("dump %s: %v", t.Name, err)
 	}
 	return out
+}
+
+var columnClasses = map[sqlite.ColumnType]Class{
+	sqlite.TypeNull: Null, sqlite.TypeInteger: Integer, sqlite.TypeFloat: Real, sqlite.TypeText: Text, sqlite.TypeBlob: Blob,
 }
 
 func rowidName(t *schema.Table) string {
@@ -265,27 +298,41 @@ next:
 	return "NULL"
 }
 
-func keyOf(t *schema.Table, vals []string) string {
-	var key []string
-	for _, i := range t.Key {
-		key = append(key, vals[i])
+// appendCell adds the value of the i-th column to a row in the form of a dump,
+// in which a bar is between two columns, and says where it ends.
+func appendCell(row []byte, i int, c Cell) ([]byte, int) {
+	if i > 0 {
+		row = append(row, '|')
 	}
-	return strings.Join(key, "/")
+	switch c.Class {
+	case Null:
+		row = append(row, 'n')
+	case Integer:
+		row = strconv.AppendInt(append(row, 'i'), c.Int, 10)
+	case Real:
+		row = append(row, 'r')
+		row = hex.AppendEncode(row, binary.BigEndian.AppendUint64(nil, math.Float64bits(c.Real)))
+	case Text:
+		row = hex.AppendEncode(append(row, 't'), c.Bytes)
+	case Blob:
+		row = hex.AppendEncode(append(row, 'b'), c.Bytes)
+	}
+	return row, len(row)
 }
 
-func columnText(st *sqlite.Stmt, i int) string {
-	switch st.ColumnType(i) {
-	case sqlite.TypeInteger:
-		return fmt.Sprintf("i%d", st.ColumnInt64(i))
-	case sqlite.TypeFloat:
-		return fmt.Sprintf("r%016x", math.Float64bits(st.ColumnFloat(i)))
-	case sqlite.TypeText, sqlite.TypeBlob:
-		b := make([]byte, st.ColumnLen(i+1))
-		st.ColumnBytes(i+1, b)
-		if st.ColumnType(i) == sqlite.TypeText {
-			return "t" + hex.EncodeToString(b)
+// keyOf is the declared key of a row, of which it is said where each column
+// ends.
+func keyOf(t *schema.Table, row []byte, ends []int) string {
+	var key []byte
+	for n, i := range t.Key {
+		start := 0
+		if i > 0 {
+			start = ends[i-1] + 1
 		}
-		return "b" + hex.EncodeToString(b)
+		if n > 0 {
+			key = append(key, '/')
+		}
+		key = append(key, row[start:ends[i]]...)
 	}
-	return "n"
+	return string(key)
 }
