@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -39,6 +40,7 @@ func TestCorpus(t *testing.T) {
 		step = 1
 	}
 	opened, refused, read := 0, 0, 0
+	var most ceiling
 	for _, name := range []string{"fuzzdata3.db", "fuzzdata7.db"} {
 		conn, err := sqlite.OpenConn("file:"+filepath.Join(corpus(t), name)+"?immutable=1", sqlite.OpenReadOnly|sqlite.OpenURI)
 		if err != nil {
@@ -54,20 +56,24 @@ func TestCorpus(t *testing.T) {
 			image := make([]byte, st.ColumnLen(0))
 			st.ColumnBytes(0, image)
 			image = whole(image)
-			if b := openImage(t, image, shared); b != nil {
-				opened++
-				if readAll(t, b) {
-					read++
+			most.within(t, len(image), func() {
+				if b := openImage(t, image, shared); b != nil {
+					opened++
+					if readAll(t, b) {
+						read++
+					}
+				} else {
+					refused++
 				}
-			} else {
-				refused++
-			}
-			if b := openImage(t, before, shared); b != nil && len(image) >= 100 && len(image)%pageSizeOf(image) == 0 {
-				if shadow.ValidPageSize(uint32(pageSizeOf(image))) {
-					images, commit := unitOf(t, nil, image)
-					checkUnit(t, b, pagesOf(t, images, commit))
+			})
+			most.within(t, len(image)+len(before), func() {
+				if b := openImage(t, before, shared); b != nil && len(image) >= 100 && len(image)%pageSizeOf(image) == 0 {
+					if shadow.ValidPageSize(uint32(pageSizeOf(image))) {
+						images, commit := unitOf(t, nil, image)
+						checkUnit(t, b, pagesOf(t, images, commit))
+					}
 				}
-			}
+			})
 			before = image
 			return nil
 		}})
@@ -78,9 +84,31 @@ func TestCorpus(t *testing.T) {
 			t.Fatalf("%s, image %d", name, n)
 		}
 	}
-	t.Logf("%d opened, %d of them read to the end, %d refused", opened, read, refused)
+	t.Logf("%d opened, %d of them read to the end, %d refused; at most %d bytes allocated, %d per byte of an image above the start, %v of a processor", opened, read, refused, most.bytes, most.perByte, most.time)
 	if opened == 0 || refused == 0 {
 		t.Error("the corpus is not what it was")
+	}
+}
+
+// ceiling is the most that any image took.
+type ceiling struct {
+	bytes, perByte uint64
+	time           time.Duration
+}
+
+// within holds f to what an image of a size may take: a broken one is to cost
+// no more than a good one.
+func (b *ceiling) within(t *testing.T, size int, f func()) {
+	t.Helper()
+	var bytes uint64
+	took := processorTime(t, func() { bytes = allocated(f) })
+	const start = 1 << 20
+	b.bytes, b.time = max(b.bytes, bytes), max(b.time, took)
+	if bytes > start {
+		b.perByte = max(b.perByte, (bytes-start)/uint64(max(1, size)))
+	}
+	if bytes > start+16*uint64(size) || took > 2*time.Second {
+		t.Errorf("%d bytes allocated and %v of a processor for %d bytes", bytes, took, size)
 	}
 }
 

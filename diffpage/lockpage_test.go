@@ -2,6 +2,7 @@ package diffpage
 
 import (
 	"encoding/binary"
+	"fmt"
 	"os"
 	"testing"
 
@@ -33,21 +34,29 @@ func (s *source) walUnit(t *testing.T, size int) (*shadow.Images, uint32) {
 // TestTablesPastLockPage follows tables whose pages lie around and behind byte
 // 2^30, in a sparse file that SQLite goes on writing.
 func TestTablesPastLockPage(t *testing.T) {
-	const size = 512
-	lock := shadow.LockPage(size)
-	src := newSource(t, "PRAGMA page_size=512")
+	for _, size := range []int{512, 4096, 65536} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) { tablesPastLockPage(t, size) })
+	}
+}
+
+// sparseFollower is a base and a source of one small database each, of two
+// tables, whose files end shortly before the lock page.
+func sparseFollower(t *testing.T, size int) *follower {
+	t.Helper()
+	end := shadow.LockPage(uint32(size)) - 3
+	src := newSource(t, fmt.Sprintf("PRAGMA page_size=%d", size))
 	src.exec("CREATE TABLE t(id INTEGER PRIMARY KEY, b)", "CREATE TABLE w(k TEXT PRIMARY KEY, b) WITHOUT ROWID", insert("t", 20, "i, 'row '||i"), insert("w", 20, "'k'||i, i"))
 	small, n := src.unit()
 	image := append([]byte{}, src.last...)
-	binary.BigEndian.PutUint32(image[28:], lock-3)
+	binary.BigEndian.PutUint32(image[28:], end)
 	copy(image[92:], image[24:28]) // the page count is believed where these agree
-	src.reopenSparse(image, int64(lock-3)*size)
+	src.reopenSparse(image, int64(end)*int64(size))
 	f := newFollower(t, src)
-	if err := f.sh.Resize(size, lock-3); err != nil {
+	if err := f.sh.Resize(uint32(size), end); err != nil {
 		t.Fatal(err)
 	}
 	for i := range n {
-		page := image[i*size : (i+1)*size]
+		page := image[int(i)*size : int(i+1)*size]
 		if err := f.sh.WritePage(i+1, page); err != nil {
 			t.Fatal(err)
 		}
@@ -60,12 +69,22 @@ func TestTablesPastLockPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.dumps = src.dump(f.base.Schema())
+	return f
+}
+
+func tablesPastLockPage(t *testing.T, size int) {
+	f := sparseFollower(t, size)
+	src, lock := f.src, shadow.LockPage(uint32(size))
+	// Rows are longer on larger pages, or all of them would stay before the
+	// lock page. What is a few overflow pages here is a few there.
+	scale := max(1, size/2048)
+	behind := make(map[role]int) // the lock page
 	for _, unit := range [][]string{
-		{insert("t", 300, "i+100, 'row '||i||hex(zeroblob(i%9*40))")},
-		{"CREATE TABLE late(a)", insert("late", 40, "zeroblob(i*30)"), insert("w", 200, "'l'||i, hex(zeroblob(i))")},
-		{"UPDATE t SET b=b||'x' WHERE id%3=0", "DELETE FROM w WHERE k<'k5'", "UPDATE late SET a=zeroblob(length(a)) WHERE rowid%7=0"},
+		{insert("t", 300, fmt.Sprintf("i+100, 'row '||i||hex(zeroblob(i%%9*40*%d))", scale))},
+		{"CREATE TABLE late(a)", insert("late", 40, fmt.Sprintf("zeroblob(i*120*%d)", scale)), insert("w", 200, fmt.Sprintf("'l'||i, hex(zeroblob(i*%d))", scale))},
+		{"UPDATE t SET b=b||'x' WHERE id%3=0", "DELETE FROM w WHERE k<'k5'", "UPDATE late SET a=CAST(zeroblob(length(a)-1)||'x' AS BLOB) WHERE rowid%7=0"},
 		{"DELETE FROM late", "DELETE FROM t WHERE id>50"},
-		{insert("t", 400, "i+1000, 'again '||i||hex(zeroblob(i%7*50))"), "DROP TABLE late"},
+		{insert("t", 400, fmt.Sprintf("i+1000, 'again '||i||hex(zeroblob(i%%7*50*%d))", scale)), "DROP TABLE late"},
 	} {
 		src.exec(unit...)
 		images, commit := src.walUnit(t, size)
@@ -86,11 +105,14 @@ func TestTablesPastLockPage(t *testing.T) {
 		}
 		f.dumps = after
 		f.check()
-		if changes == 0 || t.Failed() {
-			t.Fatalf("%d changes after %q", changes, unit)
+		for pgno := lock + 1; pgno <= f.sh.Commit(); pgno++ {
+			behind[f.base.owners.of(pgno).role()]++
+		}
+		if changes == 0 || f.base.owners.of(lock) != 0 || t.Failed() {
+			t.Fatalf("%d changes after %q, the lock page has owner %x", changes, unit, f.base.owners.of(lock))
 		}
 	}
-	if f.sh.Commit() < lock+50 || f.base.owners.of(lock) != 0 {
-		t.Errorf("%d pages, the lock page is %d", f.sh.Commit(), lock)
+	if f.sh.Commit() < lock+50 || behind[roleTree] == 0 || behind[roleHead] == 0 || behind[roleRest] == 0 {
+		t.Errorf("%d pages, the lock page is %d; behind it by role: %v", f.sh.Commit(), lock, behind)
 	}
 }

@@ -5,8 +5,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -82,6 +85,15 @@ func named(err error) bool {
 	return errors.Is(err, diffpage.ErrCorrupt) && errors.As(err, &where) && (where.Table != "" || where.Page != 0)
 }
 
+// fate is what became of an image.
+type fate int
+
+const (
+	refused fate = iota
+	stopped
+	published
+)
+
 // TestBrokenImages takes the images through the whole way from pages to a
 // consumer: refused with an error that names table or page, and nothing
 // moved, or published whole, in bounds. A normal run takes a sample,
@@ -95,48 +107,89 @@ func TestBrokenImages(t *testing.T) {
 		step = 290
 	}
 	shared := new(diffpage.Shared)
-	refused, stopped, published := 0, 0, 0
+	ends := make(map[fate]int)
+	var mostBytes uint64
+	var mostTime time.Duration
 	brokenImages(t, step, func(name string, id int64, image []byte) {
-		images, commit := imageUnit(t, image)
-		if images == nil {
-			refused++
-			return
-		}
-		sh, err := shadow.New(new(inMemory), "image", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		base, err := diffpage.NewBase(sh, diffpage.WithShared(shared), diffpage.WithTempDir(t.TempDir()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		change, err := base.Diff(images, commit)
-		if err != nil {
-			refused++
-			if !named(err) {
-				t.Errorf("%s, image %d: refused without a name: %v", name, id, err)
+		var end fate
+		took := processorTime(t, func() {
+			bytes := allocated(func() { end = brokenImage(t, shared, name, id, image) })
+			mostBytes = max(mostBytes, bytes)
+			if bytes > 2<<20+32*uint64(len(image)) {
+				t.Errorf("%s, image %d: %d bytes allocated for %d", name, id, bytes, len(image))
 			}
-			if sh.Commit() != 0 || sh.Staged() != 0 || len(base.Schema().Tables) != 0 {
-				t.Errorf("%s, image %d: refused and yet the state moved", name, id)
-			}
-			return
+		})
+		if mostTime = max(mostTime, took); took > 2*time.Second {
+			t.Errorf("%s, image %d: %v of a processor for %d bytes", name, id, took, len(image))
 		}
-		switch err := publish(t, change, len(image)); {
-		case err == nil:
-			published++
-		case named(err):
-			stopped++
-		default:
-			t.Errorf("%s, image %d: %v", name, id, err)
-		}
-		if err := errors.Join(change.Close(), sh.Close()); err != nil || sh.Commit() != 0 {
-			t.Errorf("%s, image %d: the state moved without being told to, %v", name, id, err)
-		}
+		ends[end]++
 	})
-	t.Logf("%d refused, %d stopped at a row, %d published", refused, stopped, published)
-	if refused == 0 || published == 0 {
+	t.Logf("%d refused, %d stopped at a row, %d published; at most %d bytes allocated and %v of a processor", ends[refused], ends[stopped], ends[published], mostBytes, mostTime)
+	if ends[refused] == 0 || ends[published] == 0 {
 		t.Error("the corpus is not what it was")
 	}
+}
+
+// brokenImage takes one image the whole way and says what became of it.
+func brokenImage(t *testing.T, shared *diffpage.Shared, name string, id int64, image []byte) fate {
+	images, commit := imageUnit(t, image)
+	if images == nil {
+		return refused
+	}
+	sh, err := shadow.New(new(inMemory), "image", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, err := diffpage.NewBase(sh, diffpage.WithShared(shared), diffpage.WithTempDir(t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	change, err := base.Diff(images, commit)
+	if err != nil {
+		if !named(err) {
+			t.Errorf("%s, image %d: refused without a name: %v", name, id, err)
+		}
+		if sh.Commit() != 0 || sh.Staged() != 0 || len(base.Schema().Tables) != 0 {
+			t.Errorf("%s, image %d: refused and yet the state moved", name, id)
+		}
+		return refused
+	}
+	end := published
+	switch err := publish(t, change, len(image)); {
+	case err == nil:
+	case named(err):
+		end = stopped
+	default:
+		t.Errorf("%s, image %d: %v", name, id, err)
+	}
+	if err := errors.Join(change.Close(), sh.Close()); err != nil || sh.Commit() != 0 {
+		t.Errorf("%s, image %d: the state moved without being told to, %v", name, id, err)
+	}
+	return end
+}
+
+// allocated is how many bytes f asks for, whatever becomes of them.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// processorTime is what f takes of it, whatever else the machine is doing.
+func processorTime(t *testing.T, f func()) time.Duration {
+	t.Helper()
+	now := func() time.Duration {
+		var use syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
+			t.Fatal(err)
+		}
+		return time.Duration(use.Utime.Nano() + use.Stime.Nano())
+	}
+	start := now()
+	f()
+	return now() - start
 }
 
 // publish encodes a unit the way the product does and gives its records to a
