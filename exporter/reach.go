@@ -12,6 +12,16 @@ import (
 	"celldexport/sinks/kafka"
 )
 
+// JudgeSinks has the sinks' clients judge the settings, which finds what only
+// they know of, and asks no broker. Each line of the error is one problem.
+func JudgeSinks(settings *config.Settings) error {
+	if !settings.HasSink(config.SinkKafka) || len(settings.Kafka.Brokers) == 0 {
+		return nil
+	}
+	k := &kit{settings: settings, log: slog.New(slog.DiscardHandler), now: time.Now}
+	return kafka.Judge(k.kafkaConfig())
+}
+
 // ReachBrokers asks the brokers of the sinks that the settings name whether
 // they would take records, and sends none. It returns a line for each answer
 // that is well, and everything that is not in one error.

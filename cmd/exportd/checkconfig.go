@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"celldexport/cmd/internal/cli"
+	"celldexport/exporter"
 	"celldexport/internal/config"
 )
 
@@ -56,6 +58,15 @@ func (a *app) checkConfig(ctx context.Context, file string, reach bool) error {
 		// One line for each problem, as a compiler prints them.
 		fmt.Fprintln(a.stderr, err.Error())
 		return &cli.ExitError{Code: cli.Misuse}
+	}
+	if err := exporter.JudgeSinks(settings); err != nil {
+		if settings.Export.Enabled {
+			fmt.Fprintln(a.stderr, err.Error())
+			return &cli.ExitError{Code: cli.Misuse}
+		}
+		for line := range strings.Lines(err.Error()) {
+			fmt.Fprintln(a.stderr, "once the export is on: "+strings.TrimSpace(line))
+		}
 	}
 	if reach {
 		if err := errors.Join(a.reach(ctx, settings), a.reachBrokers(ctx, settings)); err != nil {

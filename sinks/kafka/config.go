@@ -99,11 +99,15 @@ func (c *Config) check() error {
 
 // properties reads the file of properties and judges it.
 func (c *Config) properties() ([]kafkaprops.Property, error) {
-	list, err := kafkaprops.Load(c.Properties, kafkaprops.Rules{MaxRecordBytes: c.MaxRecordBytes, IAM: c.IAM})
+	list, err := kafkaprops.Load(c.Properties, c.rules())
 	if err != nil {
 		return nil, fmt.Errorf("kafka sink: %w", err)
 	}
 	return list, nil
+}
+
+func (c *Config) rules() kafkaprops.Rules {
+	return kafkaprops.Rules{MaxRecordBytes: c.MaxRecordBytes, IAM: c.IAM}
 }
 
 // needed is what the topic's max.message.bytes should be at least.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"celldexport/internal/kafkaprops"
 	"celldexport/sinks"
 	"celldexport/sinks/kafka/mskiam"
 )
@@ -67,6 +68,18 @@ func New(cfg Config) (*Sink, error) {
 		return nil, fmt.Errorf("kafka sink: %w", err)
 	}
 	return s, nil
+}
+
+// Judge says all that is wrong with the properties, also what librdkafka alone
+// knows, and reaches for nobody. What lies in the file is of type
+// [kafkaprops.Errors].
+func Judge(cfg Config) error {
+	cfg = cfg.withDefaults()
+	list, err := kafkaprops.Load(cfg.Properties, cfg.rules())
+	if err != nil {
+		return err
+	}
+	return newConf(&cfg, list).try()
 }
 
 // Name is "kafka".

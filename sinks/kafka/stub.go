@@ -20,6 +20,9 @@ var _ sinks.Sink = (*Sink)(nil)
 // New returns [ErrNotBuilt].
 func New(Config) (*Sink, error) { return nil, ErrNotBuilt }
 
+// Judge returns [ErrNotBuilt].
+func Judge(Config) error { return ErrNotBuilt }
+
 // Name is "kafka".
 func (*Sink) Name() string { return SinkName }
 
