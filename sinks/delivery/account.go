@@ -80,9 +80,14 @@ func (a *account) deliver(s *summary, now, idle int64) {
 	}
 	if u.Position.Compare(a.through) >= 0 {
 		a.through = u.Position
-		a.cellName, a.committedAt, a.node, a.scope = u.CellName, u.CommittedAt, u.Node, u.Scope
+		a.name(u)
 	}
 	a.schedule(now, idle)
+}
+
+// name takes over what records that are no unit repeat of one.
+func (a *account) name(u *Unit) {
+	a.cellName, a.committedAt, a.node, a.scope = u.CellName, u.CommittedAt, u.Node, u.Scope
 }
 
 // moves reports whether an entry says anything about what is certified.

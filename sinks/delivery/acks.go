@@ -17,6 +17,7 @@ type posting struct {
 	dropped    int64
 	held       []*account // came to be held by this acknowledgement
 	whole      []head     // snapshots of whole streams
+	untold     []report   // gaps that were refused
 }
 
 type accountKey struct {
@@ -63,6 +64,11 @@ func (p *posting) take(h *head) error {
 			return err
 		}
 	}
+	return p.deliver(a, h)
+}
+
+// deliver takes an entry into its account.
+func (p *posting) deliver(a *account, h *head) error {
 	before := a.hold
 	a.deliver(&h.summary, p.now, p.idle)
 	if h.records > 0 {

@@ -98,8 +98,13 @@ func (e *Engine) Behind(sink string, s envelope.Stream) (bool, error) {
 
 // Rebasing notes that entry seq is a snapshot of the whole stream for a sink.
 func (e *Engine) Rebasing(sink string, s envelope.Stream, seq uint64) {
-	if o := e.outlet(sink); o != nil {
-		o.place.rebases.set(s, seq)
+	o := e.outlet(sink)
+	if o == nil {
+		return
+	}
+	o.place.rebases.set(s, seq)
+	if acked, _ := o.cursor(); acked >= seq { // before it was noted
+		o.place.rebases.done(s, seq)
 	}
 }
 

@@ -173,8 +173,13 @@ func (a *attachment) skipLocked(upto uint64) error {
 			}
 			continue
 		}
-		missed[h.unit.Stream] = true
-		a.dismiss(h)
+		lacks, err := a.dismiss(entry)
+		if err != nil {
+			return err
+		}
+		if lacks {
+			missed[h.unit.Stream] = true
+		}
 	}
 	err := a.o.e.journal.change(context.Background(), func(tx *tx) error {
 		for s := range missed {
@@ -201,14 +206,23 @@ func (a *attachment) skipLocked(upto uint64) error {
 }
 
 // dismiss forgets what was under way in an entry that the sink does not get.
-func (a *attachment) dismiss(h *head) {
+// It reports whether the stream lacks something by that: not by a gap of what
+// the sink's place refused, which is told again.
+func (a *attachment) dismiss(entry *Stored) (lacks bool, err error) {
+	h := &entry.head
 	if h.unit.Sink != a.o.sink.Name() {
-		return
+		return true, nil
 	}
 	if h.gap {
-		a.o.e.reports.forget(reportKey{a.o.sink.Name(), accountKey{h.unit.Stream, h.unit.Position.Epoch}})
+		one, err := reportOf(entry)
+		if err != nil {
+			return false, err
+		}
+		a.o.e.reports.lose(one)
+		return false, nil
 	}
 	a.rebased(h)
+	return true, nil
 }
 
 // attach takes a detached sink back that has everything it was handed. It goes

@@ -111,6 +111,9 @@ func (o *outlet) post(upto uint64) error {
 	for i := range p.whole {
 		o.place.rebased(&p.whole[i])
 	}
+	for _, one := range p.untold {
+		e.reports.lose(one)
+	}
 	e.progress.fire()
 	e.certifier.kick()
 	return e.release()
@@ -123,22 +126,28 @@ func (o *outlet) take(p *posting, entry *Stored) error {
 		p.bytes += h.bytes
 		return err
 	}
+	if h.snapshot && o.mine(entry) {
+		// Whatever was refused of it: what comes behind it was handed out for
+		// a stream that is not behind, another one would be refused as well,
+		// and a gap tells what is missing.
+		p.whole = append(p.whole, *h)
+		if err := p.tx.caughtUp(o.id, keyOf(h.unit.Stream), h.seq); err != nil {
+			return err
+		}
+	}
 	gap := h.gap && h.unit.Sink == p.name
 	if lost := o.refused.of(h.seq); len(lost) > 0 {
 		if gap {
-			o.e.reports.forget(reportKey{p.name, accountKey{h.unit.Stream, h.unit.Position.Epoch}})
+			one, err := reportOf(entry)
+			if err != nil {
+				return err
+			}
+			p.untold = append(p.untold, one)
 		}
-		o.place.rebased(h)
 		return p.takeSome(entry, lost)
 	}
 	if gap {
 		if err := p.told(entry); err != nil {
-			return err
-		}
-	}
-	if h.snapshot && o.mine(entry) {
-		p.whole = append(p.whole, *h)
-		if err := p.tx.caughtUp(o.id, keyOf(h.unit.Stream), h.seq); err != nil {
 			return err
 		}
 	}
@@ -202,6 +211,7 @@ func (o *outlet) run(ctx context.Context) {
 
 // attempt is one run of the sink.
 func (o *outlet) attempt(ctx context.Context) error {
+	o.refused.begin()
 	o.mu.Lock()
 	o.running = true
 	o.mu.Unlock()

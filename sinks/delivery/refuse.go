@@ -45,6 +45,9 @@ type Refusal struct {
 	// Reason why the first one was.
 	Records int64
 	Reason  string
+
+	// lost is how many gaps of the epoch did not arrive before.
+	lost int
 }
 
 // refused is what a sink said of records it took and has not acknowledged.
@@ -70,6 +73,14 @@ func (r *refused) of(seq uint64) map[int64]string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.by[seq]
+}
+
+// begin forgets what an earlier run of the sink said and did not acknowledge:
+// it sends those records again, and the place may take them now.
+func (r *refused) begin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.by = nil
 }
 
 // settled forgets what is posted.
@@ -114,7 +125,9 @@ func (p *posting) takeSome(entry *Stored, lost map[int64]string) error {
 			return err
 		}
 	}
-	from := a.through
+	// What comes next lies behind it also when nothing of it is there. A link
+	// stands before what its epoch begins with.
+	from, moves := a.through, h.moves() && h.unit.Position.Commit > 0
 	a.hold |= holdRefused
 	if h.counted, err = wholeRecords(entry, lost); err != nil {
 		return err
@@ -126,7 +139,15 @@ func (p *posting) takeSome(entry *Stored, lost map[int64]string) error {
 			return err
 		}
 	}
-	return p.take(&h)
+	p.bytes += h.bytes
+	p.records += h.records
+	if moves || h.counted > 0 {
+		return p.deliver(a, &h)
+	}
+	if a.node == "" {
+		a.name(&h.unit)
+	}
+	return nil
 }
 
 // wholeRecords counts, as a watermark does, the records of an entry that have
@@ -163,16 +184,52 @@ func (p *posting) note(h *head, from envelope.Position, lost map[int64]string) e
 			first = index
 		}
 	}
-	if from.Epoch != h.unit.Position.Epoch {
-		from = envelope.Position{Epoch: h.unit.Position.Epoch}
-	}
 	to := h.unit.Position
-	_, err := p.tx.Exec(`INSERT INTO refusal VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+	from, err := p.lastBefore(h, from)
+	if err != nil {
+		return err
+	}
+	_, err = p.tx.Exec(`INSERT INTO refusal VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
 		ON CONFLICT (sink, stream, epoch) DO UPDATE SET to_txid = ?8, to_commit = ?9, records = records + ?10`,
 		p.sink, appendStream(nil, h.unit.Stream), int64(to.Epoch), h.unit.Scope,
 		int64(from.Epoch), int64(from.TXID), int64(from.Commit), int64(to.TXID), int64(to.Commit),
 		len(lost), lost[first])
 	return err
+}
+
+// lastBefore is the position that was delivered last before refused records;
+// delivered is that of their epoch. A snapshot of the whole stream stands for
+// all that was passed over before it, which may have begun in an older epoch.
+func (p *posting) lastBefore(h *head, delivered envelope.Position) (envelope.Position, error) {
+	start := envelope.Position{Epoch: h.unit.Position.Epoch}
+	if delivered.Epoch == start.Epoch {
+		return delivered, nil
+	}
+	if !h.snapshot {
+		return start, nil
+	}
+	older, err := p.tx.olderEpoch(p.sink, h.unit.Stream, start.Epoch)
+	if err != nil {
+		return start, err
+	}
+	for key := range p.accounts {
+		if key.stream == h.unit.Stream && key.epoch < start.Epoch {
+			older = max(older, key.epoch)
+		}
+	}
+	a, err := p.account(accountKey{h.unit.Stream, older})
+	if err != nil || a == nil || a.through.Epoch != older {
+		return start, err
+	}
+	return a.through, nil
+}
+
+// olderEpoch is the newest epoch below another that a sink has something of, 0
+// when there is none.
+func (t *tx) olderEpoch(sink int64, s envelope.Stream, than uint64) (uint64, error) {
+	var epoch sql.NullInt64
+	err := t.QueryRow("SELECT max(epoch) FROM account WHERE sink = ? AND stream = ? AND epoch < ?", sink, keyOf(s), int64(than)).Scan(&epoch)
+	return uint64(epoch.Int64), err
 }
 
 // told posts an acknowledged gap of this sink only: what it covers is told.
@@ -225,104 +282,6 @@ func gapOf(entry *Stored) (*envelope.Gap, error) {
 		}
 	}
 	return nil, entry.broken(errors.New("no gap in it"))
-}
-
-// reports remembers, per epoch and sink, up to where gaps are in the spool.
-type reports struct {
-	mu sync.Mutex
-	to map[reportKey]envelope.Position
-}
-
-type reportKey struct {
-	sink string
-	accountKey
-}
-
-func (r *reports) set(key reportKey, to envelope.Position) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.to == nil {
-		r.to = map[reportKey]envelope.Position{}
-	}
-	r.to[key] = to
-}
-
-func (r *reports) covers(key reportKey, to envelope.Position) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	told, ok := r.to[key]
-	return ok && to.Compare(told) <= 0
-}
-
-func (r *reports) forget(key reportKey) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.to, key)
-}
-
-// Refusals are the refused records that no gap in the spool tells of. For
-// each, the caller spools one gap from From through To at a position of its
-// own behind Last, for that sink only, and then calls Reported.
-func (e *Engine) Refusals() ([]Refusal, error) {
-	list, err := e.journal.refusals()
-	if err != nil || len(list) == 0 {
-		return nil, err
-	}
-	open := list[:0]
-	for _, r := range list {
-		o := e.outlet(r.Sink)
-		if o == nil || e.reports.covers(reportKey{r.Sink, accountKey{r.Stream, r.Epoch}}, r.To) {
-			continue
-		}
-		if err := r.find(e, o); err != nil {
-			return nil, err
-		}
-		open = append(open, r)
-	}
-	return open, nil
-}
-
-// find finds the highest position of the refusal's epoch.
-func (r *Refusal) find(e *Engine, o *outlet) error {
-	a, err := e.journal.account(o.id, r.Stream, r.Epoch)
-	if err != nil {
-		return err
-	}
-	r.Last = r.To
-	if a != nil && a.through.Compare(r.Last) >= 0 {
-		r.Last, r.CellName, r.CommittedAt, r.Node = a.through, a.cellName, a.committedAt, a.node
-	}
-	acked, _ := o.cursor()
-	for entry, err := range e.spool.Entries(acked) {
-		if err != nil {
-			return err
-		}
-		u := &entry.head.unit
-		if u.Stream == r.Stream && u.Position.Epoch == r.Epoch && u.Position.Compare(r.Last) >= 0 {
-			r.Last, r.CellName, r.CommittedAt, r.Node = u.Position, u.CellName, u.CommittedAt, u.Node
-		}
-	}
-	return nil
-}
-
-// Reported notes that a gap telling of the refusal is durable in the spool.
-func (e *Engine) Reported(r Refusal) {
-	e.reports.set(reportKey{r.Sink, accountKey{r.Stream, r.Epoch}}, r.To)
-}
-
-// found notes a gap of one sink that is in the spool and not acknowledged.
-func (r *reports) found(e *Engine, entry *Stored) error {
-	u := &entry.head.unit
-	o := e.outlet(u.Sink)
-	if o == nil || !entry.head.gap || entry.head.seq <= o.acked {
-		return nil
-	}
-	gap, err := gapOf(entry)
-	if err != nil {
-		return err
-	}
-	r.set(reportKey{u.Sink, accountKey{u.Stream, u.Position.Epoch}}, gap.To)
-	return nil
 }
 
 func (j *journal) refusals() ([]Refusal, error) {

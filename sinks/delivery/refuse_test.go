@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"celldexport/envelope"
 	"celldexport/sinks"
@@ -223,7 +224,7 @@ func TestRefusedRecordsAreHeldUntilTold(t *testing.T) {
 		Sink: "kafka", Stream: testStream(1), Epoch: 3, Scope: testStream(1).Cell, From: position(1, 1), To: position(2, 2), Last: position(2, 2),
 		CommittedAt: unit(1, 2).CommittedAt, Node: "node-a", Records: 1, Reason: "too large for the topic",
 	}}
-	if diff := cmp.Diff(want, list); diff != "" {
+	if diff := cmp.Diff(want, list, cmpopts.IgnoreUnexported(Refusal{})); diff != "" {
 		t.Fatal(diff)
 	}
 	ends := certificate(t, w.picky.stored)
