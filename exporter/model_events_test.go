@@ -308,8 +308,7 @@ func (m *model) disturb(c *modelCell, h *modelHost, ev event) {
 		}
 	case opAbandon:
 		if c.res != nil {
-			m.capture(c)
-			m.must(c.owner.node.AbandonEviction(m.ctx, c.scope))
+			m.abandon(c, ev.B%2 == 0)
 		}
 	case opReload:
 		for _, c := range m.cells {
@@ -328,6 +327,17 @@ func (m *model) disturb(c *modelCell, h *modelHost, ev event) {
 	case opCollect:
 		m.collect(c)
 	}
+}
+
+// abandon gives an eviction up, late when the captured files were deleted by
+// then and the exporter saw it.
+func (m *model) abandon(c *modelCell, late bool) {
+	m.capture(c)
+	if !late {
+		m.must(c.owner.node.AbandonEviction(m.ctx, c.scope))
+		return
+	}
+	m.must(c.owner.node.AbandonEvictionLate(m.ctx, c.scope, func() error { c.owner.round(); return nil }))
 }
 
 // collect deletes epochs below the base of the owner's chain, as a fleet with
