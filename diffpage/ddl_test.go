@@ -212,11 +212,18 @@ func (g *generator) constrain(t *genTable) {
 	case 3:
 		if name := fmt.Sprintf("k%d", g.made); g.change("add constraint", start+"ADD CONSTRAINT "+name+" CHECK("+c+g.pick(" IS NOT 17", "<>'a1'", " NOT IN (1,2,3)")+")") {
 			t.checks = append(t.checks, name)
+			if g.rnd.IntN(3) == 0 {
+				g.unconstrain(t)
+			}
 		}
 	default:
-		if n := len(t.checks) - 1; n >= 0 && g.change("drop constraint", start+"DROP CONSTRAINT "+t.checks[n]) {
-			t.checks = t.checks[:n]
-		}
+		g.unconstrain(t)
+	}
+}
+
+func (g *generator) unconstrain(t *genTable) {
+	if n := len(t.checks) - 1; n >= 0 && g.change("drop constraint", "ALTER TABLE "+t.name+" DROP CONSTRAINT "+t.checks[n]) {
+		t.checks = t.checks[:n]
 	}
 }
 

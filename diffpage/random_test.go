@@ -168,7 +168,8 @@ func TestRandom(t *testing.T) {
 		total.units.Load(), events, changes, float64(events)/float64(changes), total.replayed.Load(), total.folds.Load(), total.folded.Load())
 	t.Logf("sessions: %d units, %d changed tables, %d of them without a declared key; %d units that a session could not tell; statements %v",
 		total.sessions.Load(), total.tables.Load(), total.rowids.Load(), total.blind.Load(), total.done)
-	if events != changes || total.replayed.Load() == 0 || units >= 300 && (total.tables.Load() == 0 || total.rowids.Load() == 0 || total.folded.Load() == 0) {
+	if events != changes || total.replayed.Load() == 0 || units >= 300 && total.sessions.Load() == 0 ||
+		units >= 3000 && (total.tables.Load() == 0 || total.rowids.Load() == 0 || total.folded.Load() == 0) {
 		t.Error("the oracles did not see what they are to see")
 	}
 	for _, kind := range genKinds {
