@@ -18,6 +18,7 @@ import (
 	"celldexport/exporter/state"
 	"celldexport/internal/celldsim"
 	"celldexport/internal/ledger"
+	"celldexport/internal/objstore"
 	"celldexport/sinks/delivery"
 )
 
@@ -88,6 +89,97 @@ func TestStateVolumeFails(t *testing.T) {
 			o.Step = func(exporter.Step) error { return failing.error(readOnly) }
 		})
 	})
+}
+
+// A state volume that fails where only the sinks' goroutines use it, with
+// watermarks and acknowledgements, is shown as soon as one that fails under a
+// unit, and said once.
+func TestStateVolumeFailsUnderDelivery(t *testing.T) {
+	for _, op := range []string{"write", "sync"} {
+		t.Run(op, func(t *testing.T) {
+			w := newWorld(t, celldsim.V03)
+			a := w.host("node-a")
+			a.settings.Export.Flush = 5 * time.Second
+			c := a.activate("one")
+			w.write(c, createItems, insertTwo)
+			f := &failing{on: make(chan struct{})}
+			a.rig = func(o *exporter.Options) {
+				o.Spool = failingFS{delivery.DiskFS(), func(at string) error {
+					if at != op {
+						return nil
+					}
+					return f.error(fmt.Errorf("%s: %w", at, syscall.EIO))
+				}}
+				export := objstore.NewFault(w.store)
+				export.Add(objstore.Rule{Op: objstore.OpPut, Times: 1, Key: func(k string) bool { return strings.HasPrefix(k, "export/changes/") }, Wait: func(context.Context, string, string) error {
+					close(f.on)
+					return nil
+				}})
+				o.Export = export
+			}
+			a.run()
+			a.status("the first round is over", func(s exporter.Summary) bool { return s.Rounds > 0 })
+			s := a.status("its state volume fails", func(s exporter.Summary) bool { return s.DeliveryFailed })
+			if !strings.Contains(s.Failure, op) || s.FailedSince.IsZero() {
+				t.Errorf("the failure: %q since %v", s.Failure, s.FailedSince)
+			}
+			if why := a.e.Unready(); !strings.Contains(why, s.Failure) {
+				t.Errorf("ready: %q", why)
+			}
+			time.Sleep(2500 * time.Millisecond) // two more attempts
+			rounds := a.e.Status().Rounds
+			w.write(c, `INSERT INTO items VALUES('c',3)`)
+			a.stop()
+			<-a.done
+			if n := a.e.Status().Rounds - rounds; n > 0 {
+				t.Errorf("%d rounds after the failure", n)
+			}
+			_ = a.e.Close() // of a volume that fails
+			a.e, a.rig = nil, nil
+			if log := w.log.String(); strings.Count(log, "the state directory fails") != 1 || strings.Count(log, "watermarks cannot be spooled") > 1 {
+				t.Errorf("the failure is not said once:\n%s", log)
+			}
+			if left := a.once(); len(left) > 0 {
+				t.Errorf("left: %v", left)
+			}
+			w.equal(c)
+		})
+	}
+}
+
+// failingFS is a spool's file system whose files fail, by operation.
+type failingFS struct {
+	delivery.FS
+	fail func(op string) error
+}
+
+type failingFile struct {
+	delivery.File
+	fail func(op string) error
+}
+
+func (f failingFS) Create(name string) (delivery.File, error) {
+	file, err := f.FS.Create(name)
+	return failingFile{file, f.fail}, err
+}
+
+func (f failingFS) Open(name string) (delivery.File, error) {
+	file, err := f.FS.Open(name)
+	return failingFile{file, f.fail}, err
+}
+
+func (f failingFile) WriteAt(b []byte, off int64) (int, error) {
+	if err := f.fail("write"); err != nil {
+		return 0, err
+	}
+	return f.File.WriteAt(b, off)
+}
+
+func (f failingFile) Sync() error {
+	if err := f.fail("sync"); err != nil {
+		return err
+	}
+	return f.File.Sync()
 }
 
 // failing is a switch.

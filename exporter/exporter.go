@@ -17,7 +17,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -263,13 +262,4 @@ func (e *Exporter) Close() error {
 		errs = append(errs, e.dir.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// report is what other goroutines may see of the rounds.
-type report struct {
-	mu      sync.Mutex
-	ready   bool
-	ticked  time.Time
-	status  Summary
-	failure string
 }

@@ -34,7 +34,7 @@ func (e *Exporter) Run(ctx context.Context) error {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var g errgroup.Group
-	g.Go(func() error { return e.delivery.Run(work) })
+	g.Go(func() error { return e.sendOn(work) })
 	tailing, stopTail := context.WithCancel(work)
 	defer stopTail()
 	g.Go(func() error { e.retention.run(tailing); return nil })
@@ -86,11 +86,8 @@ func (e *Exporter) loop(ctx context.Context) error {
 // false, while the directory was not walked yet: ready means that it was. Only
 // errors that end the process are returned.
 func (e *Exporter) tick(ctx context.Context) (walked bool, err error) {
-	e.report.mu.Lock()
-	stopped := e.report.failure != ""
-	e.report.mu.Unlock()
 	walked, _ = e.tail.Walked()
-	if stopped || !walked {
+	if !walked || e.report.failed() != "" {
 		e.publish(nil)
 		return walked, nil
 	}
@@ -109,12 +106,12 @@ func (e *Exporter) tick(ctx context.Context) (walked bool, err error) {
 }
 
 // fail stops the export for good: what the state directory holds can no
-// longer be trusted to follow what was sent.
+// longer be trusted to follow what was sent. It may be called from any
+// goroutine, and says so once.
 func (e *Exporter) fail(err error) {
-	e.log.Error("the state directory fails, export stops: mend the disk and restart", "err", err)
-	e.report.mu.Lock()
-	defer e.report.mu.Unlock()
-	e.report.failure = err.Error()
+	if e.report.fail(err, e.now()) {
+		e.log.Error("the state directory fails, export stops: mend the disk and restart", "err", err)
+	}
 }
 
 // Once exports what is on disk now: scans, proves or finds fenced everything
@@ -124,10 +121,24 @@ func (e *Exporter) Once(ctx context.Context, timeout time.Duration) ([]Pending, 
 	work, stop := context.WithCancel(ctx)
 	defer stop()
 	var g errgroup.Group
-	g.Go(func() error { return e.delivery.Run(work) })
+	g.Go(func() error { return e.sendOn(work) })
 	left, err := e.once(ctx, e.now().Add(timeout))
 	stop()
-	return left, errors.Join(err, g.Wait())
+	err = errors.Join(err, g.Wait())
+	if why := e.report.failed(); why != "" && err == nil {
+		err = fmt.Errorf("the state directory failed: %s", why)
+	}
+	return left, err
+}
+
+// sendOn runs the sinks. A spool that cannot be used any more stops the export
+// at once, whoever notices it.
+func (e *Exporter) sendOn(ctx context.Context) error {
+	err := e.delivery.Run(ctx)
+	if err != nil {
+		e.fail(err)
+	}
+	return err
 }
 
 func (e *Exporter) once(ctx context.Context, deadline time.Time) ([]Pending, error) {

@@ -34,7 +34,7 @@ func (e *Exporter) openDelivery(export objstore.Store, more []sinks.Sink) error 
 	var err error
 	e.delivery, err = delivery.New(delivery.Config{
 		Spool: e.spool, Sinks: list, Dir: e.dir.Delivery(), Now: e.now, Logger: e.log,
-		WatermarkEvery: watermarkEvery(e.settings),
+		WatermarkEvery: watermarkEvery(e.settings), Failed: e.fail,
 	})
 	if err != nil {
 		return err

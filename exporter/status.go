@@ -13,9 +13,11 @@ import (
 type Summary struct {
 	Rounds uint64 `json:"rounds"`
 	// DeliveryFailed says that the state directory failed and export
-	// stopped; Failure says how.
-	DeliveryFailed bool   `json:"delivery_failed"`
-	Failure        string `json:"failure,omitempty"`
+	// stopped, whoever writes or reads it; Failure says how, FailedSince
+	// since when.
+	DeliveryFailed bool      `json:"delivery_failed"`
+	Failure        string    `json:"failure,omitempty"`
+	FailedSince    time.Time `json:"failed_since,omitzero"`
 	// RoundError is what kept the last round from its work.
 	RoundError string        `json:"round_error,omitempty"`
 	Watch      ltxtail.Stats `json:"watch"`
@@ -113,9 +115,9 @@ func (e *Exporter) publish(roundErr error) {
 // goroutine.
 func (e *Exporter) Status() Summary {
 	e.report.mu.Lock()
-	defer e.report.mu.Unlock()
-	sum := e.report.status
-	sum.DeliveryFailed, sum.Failure = e.report.failure != "", e.report.failure
+	sum, failed := e.report.status, e.report.failure
+	e.report.mu.Unlock()
+	sum.DeliveryFailed, sum.Failure, sum.FailedSince = failed.text != "", failed.text, failed.since
 	sinks, err := e.delivery.Status()
 	if err != nil {
 		sum.SinkError = err.Error()
@@ -124,12 +126,10 @@ func (e *Exporter) Status() Summary {
 	return sum
 }
 
-// Ready reports whether the directory was walked and a round went through.
-func (e *Exporter) Ready() bool {
-	e.report.mu.Lock()
-	defer e.report.mu.Unlock()
-	return e.report.ready
-}
+// Unready is why the export does not do its work, "" when it does: the
+// directory was not walked or no round went through yet, or the state directory
+// fails.
+func (e *Exporter) Unready() string { return e.report.unready() }
 
 // Ticked is when the rounds last came round.
 func (e *Exporter) Ticked() time.Time {

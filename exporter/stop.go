@@ -138,10 +138,7 @@ func (en ending) look(ctx context.Context) error {
 // that is pending, the others go on with what takes more than one. Sinks are
 // not sent more streams that they lack: that is begun at the next start.
 func (en ending) lastRounds(ctx context.Context) (err error) {
-	en.report.mu.Lock()
-	failed := en.report.failure != ""
-	en.report.mu.Unlock()
-	if walked, _ := en.tail.Walked(); failed || !walked {
+	if walked, _ := en.tail.Walked(); !walked || en.report.failed() != "" {
 		en.publish(nil)
 		return nil
 	}

@@ -53,8 +53,15 @@ func (f *fakeEngine) Run(ctx context.Context) error {
 
 func (f *fakeEngine) Once(context.Context, time.Duration) ([]pending, error) { return f.left, f.err }
 func (f *fakeEngine) Status() any                                            { return map[string]int{"streams": 3} }
-func (f *fakeEngine) Ready() bool                                            { f.mu.Lock(); defer f.mu.Unlock(); return f.ready }
-func (f *fakeEngine) Ticked() time.Time                                      { f.mu.Lock(); defer f.mu.Unlock(); return f.ticked }
+func (f *fakeEngine) Unready() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ready {
+		return ""
+	}
+	return "it is not ready"
+}
+func (f *fakeEngine) Ticked() time.Time { f.mu.Lock(); defer f.mu.Unlock(); return f.ticked }
 
 func (f *fakeEngine) Close() error {
 	f.mu.Lock()

@@ -21,9 +21,8 @@ type engine interface {
 	Once(ctx context.Context, timeout time.Duration) ([]pending, error)
 	// Status is the exporter's part of /state.
 	Status() any
-	// Ready reports whether the first scan is done and the bucket has
-	// answered.
-	Ready() bool
+	// Unready is why the export does not do its work, "" when it does.
+	Unready() string
 	// Ticked is when the loop last came round.
 	Ticked() time.Time
 	Close() error

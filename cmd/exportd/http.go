@@ -100,8 +100,9 @@ func (m *monitor) ready() []check {
 		return []check{settings, {"export", true, "disabled"}}
 	case e == nil:
 		return []check{settings, {"export", false, "starting"}}
-	case !e.Ready():
-		return []check{settings, {"export", false, "the first scan is not done or the bucket has not answered"}}
+	}
+	if why := e.Unready(); why != "" {
+		return []check{settings, {"export", false, why}}
 	}
 	return []check{settings, {"export", true, "running"}}
 }
@@ -154,7 +155,7 @@ func (m *monitor) state(w http.ResponseWriter, _ *http.Request) {
 	if m.settings.Export.Enabled {
 		doc.State = "starting"
 		if e := m.engine.Load(); e != nil {
-			doc.State, doc.Ready, doc.Export = "running", e.Ready(), e.Status()
+			doc.State, doc.Ready, doc.Export = "running", e.Unready() == "", e.Status()
 		}
 	}
 	text, err := json.MarshalIndent(doc, "", "  ")

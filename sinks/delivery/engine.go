@@ -33,6 +33,12 @@ type Config struct {
 	RestartMin, RestartMax time.Duration
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
+	// Failed is told when the spool or delivery.db cannot be read or written:
+	// nothing is certified or acknowledged then, whatever the sinks do. It is
+	// told again while that goes on, from any goroutine, and must not call
+	// the engine. Having run out of file descriptors is not told: that passes
+	// by itself. Nil is told nothing.
+	Failed func(error)
 }
 
 // Engine delivers what is in the spool to every sink and certifies it with
@@ -64,6 +70,7 @@ func New(cfg Config) (*Engine, error) {
 	if e.journal, err = openJournal(cfg.Dir); err != nil {
 		return nil, err
 	}
+	e.journal.failed = e.cfg.Failed
 	e.certifier = newCertifier(e)
 	e.removed = &removed{e: e}
 	if err = (&roster{e}).attach(); err == nil {
@@ -96,6 +103,12 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	told := c.Failed
+	c.Failed = func(err error) {
+		if told != nil && ofDisk(err) {
+			told(err)
+		}
 	}
 	return c
 }
@@ -136,8 +149,8 @@ func (e *Engine) found(entry *Stored) error {
 }
 
 // Run delivers until ctx ends; then it returns nil. It returns an error when
-// the spool cannot be used any more. A sink that stops with an error is
-// started again.
+// the spool cannot be used any more; Config.Failed was told before. A sink that
+// stops with an error is started again.
 func (e *Engine) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -192,7 +205,9 @@ func (e *Engine) release() error {
 			keeps = append(keeps, span{saved + 1, away.handed})
 		}
 	}
-	return e.spool.release(floor, append(keeps, e.removed.keeps()...)...)
+	err := e.spool.release(floor, append(keeps, e.removed.keeps()...)...)
+	e.cfg.Failed(err)
+	return err
 }
 
 func (e *Engine) outlet(name string) *outlet {

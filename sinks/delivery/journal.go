@@ -27,6 +27,8 @@ type journal struct {
 	// committed is called after every durable change, while no other can
 	// begin; tests look at the disk there.
 	committed func()
+	// failed is told of errors of a change.
+	failed func(error)
 }
 
 const (
@@ -44,7 +46,7 @@ CREATE INDEX IF NOT EXISTS account_due ON account (sink, due) WHERE due IS NOT N
 )
 
 func openJournal(dir string) (*journal, error) {
-	j := &journal{path: filepath.Join(dir, journalFile), committed: func() {}}
+	j := &journal{path: filepath.Join(dir, journalFile), committed: func() {}, failed: func(error) {}}
 	query := url.Values{"_pragma": {
 		"journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(10000)", "locking_mode(EXCLUSIVE)",
 	}, "_txlock": {"immediate"}}
@@ -166,6 +168,14 @@ type tx struct {
 
 // change runs fn in a transaction that is durable when it returns nil.
 func (j *journal) change(ctx context.Context, fn func(*tx) error) error {
+	err := j.try(ctx, fn)
+	if err != nil {
+		j.failed(err) // the connection is free again
+	}
+	return err
+}
+
+func (j *journal) try(ctx context.Context, fn func(*tx) error) error {
 	j.changing.Lock()
 	defer j.changing.Unlock()
 	t, err := j.db.BeginTx(context.WithoutCancel(ctx), nil)

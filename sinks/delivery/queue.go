@@ -74,6 +74,7 @@ func (q *queue) Next(ctx context.Context, deadline time.Time) (sinks.Entry, erro
 		}
 		entry, err := q.take()
 		if err != nil {
+			q.e.cfg.Failed(err)
 			return nil, err
 		}
 		if entry != nil {

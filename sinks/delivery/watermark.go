@@ -182,18 +182,26 @@ func (c *certifier) found(o *outlet, entry *Stored) error {
 // run spools watermarks as they become due, until ctx ends or the
 // spool fails.
 func (c *certifier) run(ctx context.Context) error {
+	said := "" // once, however often it is tried
 	for {
 		_, err := c.certify(ctx, false)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if broken := c.e.spool.Err(); broken != nil {
+			c.e.cfg.Failed(broken)
 			return broken
 		}
 		wait := c.untilDue()
 		if err != nil {
-			c.e.cfg.Logger.Error("watermarks cannot be spooled, trying again", "error", err, "in", c.e.cfg.RestartMin)
+			c.e.cfg.Failed(err)
+			if text := err.Error(); text != said {
+				said = text
+				c.e.cfg.Logger.Error("watermarks cannot be spooled, trying again", "error", err, "in", c.e.cfg.RestartMin)
+			}
 			wait = c.e.cfg.RestartMin
+		} else {
+			said = ""
 		}
 		if !c.idle(ctx, wait, err != nil) {
 			return nil
