@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -51,6 +52,9 @@ func topicEnds(t testing.TB, client *kgo.Client, topic string) partEnds {
 			t.Fatal(shard.Err)
 		}
 		for _, part := range shard.Resp.(*kmsg.ListOffsetsResponse).Topics[0].Partitions {
+			if err := kerr.ErrorForCode(part.ErrorCode); err != nil {
+				t.Fatalf("the end of partition %d: %v", part.Partition, err)
+			}
 			if part.Offset > 0 {
 				ends[part.Partition] = part.Offset
 			}

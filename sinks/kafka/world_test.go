@@ -107,6 +107,9 @@ func consumeTopic(t testing.TB, topic string, brokers []string, opts ...kgo.Opt)
 // and headers, no gap.
 func (w *world) check(list []message) {
 	w.t.Helper()
+	if answered := w.sink.Stats().Messages; int64(len(list)) < answered {
+		w.t.Errorf("the brokers acknowledged %d messages, %d are read", answered, len(list))
+	}
 	for _, m := range list {
 		checkMessage(w.t, m)
 	}
