@@ -11,11 +11,12 @@ import (
 // nor in the bucket while later ones are: bytes that are truly gone. It waits
 // until looking again has become rare, so that a bucket that lists late is
 // not taken for one that lost something. The stream goes on waiting: nothing
-// above a hole is proven, and the next residency's image holds what it left.
+// above a hole is proven, and the next residency's image holds what it left. Of
+// an epoch that is closed nothing is said any more.
 func (rs *residencies) reportHole(s *stream, v view, next uint64) error {
 	r := &s.doc.Residency
 	first := r.Spooled + 1
-	if v.enters || !r.Based || s.wait.step < maxBackoff || r.Hole == first {
+	if v.enters || !r.Based || r.Closed || s.wait.step < maxBackoff || r.Hole == first {
 		return nil
 	}
 	env := rs.entries.envelope(s, s.doc.CellName, s.doc.CommittedAt, envelope.Position{Epoch: r.Epoch, TXID: r.Spooled, Commit: s.recordPosition()})

@@ -29,6 +29,10 @@ func (bs *bases) leap(ctx context.Context, s *stream, v view) (bool, error) {
 	if !ok {
 		return false, nil
 	}
+	// A close that stands would let another exporter go on from before it.
+	if err := bs.closes.reopen(ctx, s); err != nil {
+		return false, err
+	}
 	for _, f := range images {
 		err := bs.rebaseTo(ctx, s, v.disk.Epoch, led, &pin, shown{files: files, plan: []chain.File{f}, head: f.Max})
 		if !errors.Is(err, ltxfile.ErrCorrupt) {

@@ -47,6 +47,42 @@ func TestCloseIsWithdrawnBeforeTheNextUnit(t *testing.T) {
 	}
 }
 
+// What comes back after a given-up eviction begins with a file that is broken
+// for good: the re-base that gets over it takes the close back first, and whoever
+// goes on from the epoch does so from its real end.
+func TestCloseIsWithdrawnBeforeALeap(t *testing.T) {
+	w := newWorld(t, celldsim.V06)
+	a := w.host("node-a").byHand()
+	c := a.activate("one")
+	w.write(c, createItems, insertTwo)
+	a.rounds(3)
+	w.must(c.Exec(`UPDATE items SET qty = 100 WHERE sku = 'a'`))
+	_, err := c.Capture()
+	w.must(err)
+	w.must(a.node.AbandonEvictionLate(t.Context(), c.Scope(), func() error {
+		_, err := objstore.PutBytes(t.Context(), w.store, celld.LTXKey(c.Scope(), 1, 0, 4, 4), []byte("no LTX file"), objstore.PutOptions{})
+		a.rounds(20)
+		return err
+	}))
+	if at := w.closedAt(c.Scope(), 1); at != "3" {
+		t.Fatalf("e1 is closed at %s", at)
+	}
+	w.write(c, `INSERT INTO items VALUES('c',3)`)
+	a.rounds(100)
+	if at := w.closedAt(c.Scope(), 1); at != "open" {
+		t.Errorf("e1 shows a state above its end and is closed at %s", at)
+	}
+	if s := story(w.consumer(), c.Scope(), 1); !strings.Contains(s, "snapshot items/1 3") {
+		t.Errorf("e1: %s", s)
+	}
+	w.must(a.node.Evict(t.Context(), c.Scope(), true))
+	a.rounds(5)
+	c = a.activate("one")
+	w.write(c, `UPDATE items SET qty = 1 WHERE sku = 'a'`)
+	a.rounds(20)
+	w.equal(c)
+}
+
 // byLedger changes the entry of a cell as its exporter would.
 func (w *world) byLedger(scope string, change func(*ledger.Stream, ledger.Writer) error) {
 	w.t.Helper()

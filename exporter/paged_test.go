@@ -112,7 +112,11 @@ func TestPagedOverAnEpochThatIsListedLate(t *testing.T) {
 		"uploaded one by one":         {upload: func(*world, *celldsim.Cell) {}},
 		"uploaded merged":             {upload: func(w *world, c *celldsim.Cell) { w.must(c.UploadMerged(w.t.Context())) }},
 		"and shown after some rounds": {upload: func(*world, *celldsim.Cell) {}, unlisted: 2},
-		"with lost state":             {upload: func(*world, *celldsim.Cell) {}, lost: true},
+		"under no name to be guessed, and shown after some rounds": {upload: func(w *world, c *celldsim.Cell) {
+			w.must(c.UploadThrough(w.t.Context(), 1))
+			w.must(c.UploadMerged(w.t.Context()))
+		}, unlisted: 6},
+		"with lost state": {upload: func(*world, *celldsim.Cell) {}, lost: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, a, c, end := sleeping(t, celldsim.V03)

@@ -60,7 +60,8 @@ func (rs *residencies) advance(ctx context.Context, s *stream, v view, res proof
 			return err
 		}
 	}
-	if res.Verdict.Proves() && len(res.Units) == 0 && len(s.skip) > 0 && v.disk.Live {
+	ended := s.doc.Residency.Closed && res.Verdict == proof.Released
+	if res.Verdict.Proves() && !ended && len(res.Units) == 0 && len(s.skip) > 0 && v.disk.Live {
 		return rs.getOver(ctx, s, v)
 	}
 	if res.Verdict.Proves() {
