@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -73,11 +74,11 @@ func (rd *rounds) round(ctx context.Context) error {
 		return rd.finish(ctx)
 	}
 	if err := rd.prover.Control(ctx); err != nil {
-		rd.requeue(exams)
+		rd.requeue(ctx, exams, err)
 		return err
 	}
 	if err := rd.node.check(ctx); err != nil {
-		rd.requeue(exams)
+		rd.requeue(ctx, exams, err)
 		return err
 	}
 	if err := rd.take(ctx, exams); err != nil {
@@ -93,7 +94,7 @@ func (rd *rounds) take(ctx context.Context, exams []*exam) error {
 		rd.prove(ctx, exams[:n], asks)
 		for i, x := range exams[:n] {
 			if ctx.Err() != nil {
-				rd.requeue(exams[i:])
+				rd.requeue(ctx, exams[i:], nil)
 				return nil
 			}
 			if err := rd.work(ctx, x); err != nil {
@@ -233,13 +234,24 @@ func (rd *rounds) examine(ctx context.Context, x *exam) {
 }
 
 // requeue has the exams looked at again in the next round: something that
-// concerns all streams came in between.
-func (rd *rounds) requeue(exams []*exam) {
+// concerns all streams came in between. An error becomes the state of those
+// that have no trouble of their own; the round's log names it once for all.
+func (rd *rounds) requeue(ctx context.Context, exams []*exam, err error) {
 	for _, x := range exams {
-		x.s.wait.due = rd.agenda.n + 1
-		rd.agenda.waiting[x.s.doc.Scope] = x.s
+		s := x.s
+		s.wait.due = rd.agenda.n + 1
+		rd.agenda.waiting[s.doc.Scope] = s
+		if err == nil || ctx.Err() != nil {
+			continue
+		}
+		if s.status.settled() || s.status.State == StatePending || strings.HasPrefix(s.status.Reason, allWait) {
+			s.status.set(rd.now(), StateWaiting, allWait+err.Error())
+		}
 	}
 }
+
+// allWait begins the reason of a stream that waits because all do.
+const allWait = "no stream goes on: "
 
 // work takes one stream as far as its proof allows. Whatever goes wrong with
 // the stream becomes its status; only a failure of our own state is returned.

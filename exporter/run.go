@@ -34,7 +34,7 @@ func (e *Exporter) Run(ctx context.Context) error {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var g errgroup.Group
-	g.Go(func() error { return e.sendOn(work) })
+	g.Go(func() error { return sendOn(work, e) })
 	tailing, stopTail := context.WithCancel(work)
 	defer stopTail()
 	g.Go(func() error { e.retention.run(tailing); return nil })
@@ -98,8 +98,8 @@ func (e *Exporter) tick(ctx context.Context) (walked bool, err error) {
 		return walked, err
 	case errors.As(err, &own):
 		e.fail(err)
-	case err != nil && ctx.Err() == nil:
-		e.log.Error("round", "err", err)
+	case ctx.Err() != nil:
+		err = nil // told to stop: nothing failed
 	}
 	e.publish(err)
 	return walked, nil
@@ -121,7 +121,7 @@ func (e *Exporter) Once(ctx context.Context, timeout time.Duration) ([]Pending, 
 	work, stop := context.WithCancel(ctx)
 	defer stop()
 	var g errgroup.Group
-	g.Go(func() error { return e.sendOn(work) })
+	g.Go(func() error { return sendOn(work, e) })
 	left, err := e.once(ctx, e.now().Add(timeout))
 	stop()
 	err = errors.Join(err, g.Wait())
@@ -133,7 +133,7 @@ func (e *Exporter) Once(ctx context.Context, timeout time.Duration) ([]Pending, 
 
 // sendOn runs the sinks. A spool that cannot be used any more stops the export
 // at once, whoever notices it.
-func (e *Exporter) sendOn(ctx context.Context) error {
+func sendOn(ctx context.Context, e *Exporter) error {
 	err := e.delivery.Run(ctx)
 	if err != nil {
 		e.fail(err)

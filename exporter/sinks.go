@@ -71,9 +71,10 @@ func watermarkEvery(s *config.Settings) time.Duration {
 	return 0
 }
 
-// registerSinks publishes what the sinks tell of themselves.
+// registerSinks publishes what the sinks tell of themselves, and for how long
+// something does not go on.
 func registerSinks(e *Exporter, registry prometheus.Registerer) {
-	registry.MustRegister(newSinkMetrics(e.delivery.Status, e.now))
+	registry.MustRegister(newSinkMetrics(e.delivery.Status, e.now), newStallMetrics(e.report.ages, e.now))
 	for _, s := range e.sinks {
 		if s, ok := s.(*blobstream.Sink); ok {
 			registry.MustRegister(newBlobStreamMetrics(s.Stats))

@@ -18,15 +18,20 @@ type Summary struct {
 	DeliveryFailed bool      `json:"delivery_failed"`
 	Failure        string    `json:"failure,omitempty"`
 	FailedSince    time.Time `json:"failed_since,omitzero"`
-	// RoundError is what kept the last round from its work.
-	RoundError string        `json:"round_error,omitempty"`
-	Watch      ltxtail.Stats `json:"watch"`
-	Spool      SpoolStatus   `json:"spool"`
+	// RoundError is what kept the last round from its work, RoundErrorSince
+	// when the first of the rounds that failed in a row did.
+	RoundError      string        `json:"round_error,omitempty"`
+	RoundErrorSince time.Time     `json:"round_error_since,omitzero"`
+	Watch           ltxtail.Stats `json:"watch"`
+	Spool           SpoolStatus   `json:"spool"`
 	// Streams counts streams by state, Trouble lists those that do not go
 	// on, the longest first, at most maxTrouble. Those that wait for the next
 	// activation of their cell come last: they are many, and nothing is wrong.
 	Streams map[State]int  `json:"streams"`
 	Trouble []StreamStatus `json:"trouble,omitempty"`
+	// Oldest is, for each state of those that do not go on, since when the
+	// longest is in it, without those that wait for an activation.
+	Oldest map[State]time.Time `json:"oldest,omitempty"`
 	// Uncertified are streams whose epoch cannot be certified any more; the
 	// next activation of the cell certifies again.
 	Uncertified []string `json:"uncertified,omitempty"`
@@ -67,7 +72,7 @@ const maxTrouble = 100
 
 // publish files the state of the rounds for other goroutines.
 func (e *Exporter) publish(roundErr error) {
-	sum := Summary{Rounds: e.rounds.agenda.n, Watch: e.tail.Stats(), Streams: make(map[State]int)}
+	sum := Summary{Rounds: e.rounds.agenda.n, Watch: e.tail.Stats(), Streams: make(map[State]int), Oldest: make(map[State]time.Time)}
 	if roundErr != nil {
 		sum.RoundError = roundErr.Error()
 	}
@@ -83,6 +88,9 @@ func (e *Exporter) publish(roundErr error) {
 		sum.Streams[s.status.State]++
 		if !s.status.settled() {
 			sum.Trouble = append(sum.Trouble, s.trouble())
+			if t := sum.Oldest[s.status.State]; s.left == 0 && (t.IsZero() || s.status.Since.Before(t)) {
+				sum.Oldest[s.status.State] = s.status.Since
+			}
 		}
 		if s.doc.Residency.Uncertified {
 			sum.Uncertified = append(sum.Uncertified, scope)
@@ -104,11 +112,13 @@ func (e *Exporter) publish(roundErr error) {
 	slices.Sort(sum.Uncertified)
 	sum.Uncertified = sum.Uncertified[:min(len(sum.Uncertified), maxTrouble)]
 	e.metrics.observe(&sum)
-	e.report.mu.Lock()
-	defer e.report.mu.Unlock()
-	e.report.status = sum
-	e.report.ticked = e.now()
-	e.report.ready = e.report.ready || sum.Watch.Scans > 0 && roundErr == nil && sum.Rounds > 0
+	better, worse := e.report.file(sum, e.now())
+	switch {
+	case better && e.report.failed() == "":
+		e.log.Info("rounds go through again")
+	case worse && e.report.failed() == "":
+		e.log.Error("no stream goes on: the round failed, and is tried again", "err", roundErr)
+	}
 }
 
 // Status is the account of the last round. It may be called from any
@@ -127,9 +137,9 @@ func (e *Exporter) Status() Summary {
 }
 
 // Unready is why the export does not do its work, "" when it does: the
-// directory was not walked or no round went through yet, or the state directory
-// fails.
-func (e *Exporter) Unready() string { return e.report.unready() }
+// directory was not walked or no round went through yet, the state directory
+// fails, or rounds have failed for a minute and for more than a few in a row.
+func (e *Exporter) Unready() string { return e.report.unready(e.now(), max(time.Minute, 3*e.every)) }
 
 // Ticked is when the rounds last came round.
 func (e *Exporter) Ticked() time.Time {

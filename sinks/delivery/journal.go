@@ -168,14 +168,14 @@ type tx struct {
 
 // change runs fn in a transaction that is durable when it returns nil.
 func (j *journal) change(ctx context.Context, fn func(*tx) error) error {
-	err := j.try(ctx, fn)
+	err := transact(ctx, j, fn)
 	if err != nil {
 		j.failed(err) // the connection is free again
 	}
 	return err
 }
 
-func (j *journal) try(ctx context.Context, fn func(*tx) error) error {
+func transact(ctx context.Context, j *journal, fn func(*tx) error) error {
 	j.changing.Lock()
 	defer j.changing.Unlock()
 	t, err := j.db.BeginTx(context.WithoutCancel(ctx), nil)
