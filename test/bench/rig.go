@@ -170,7 +170,7 @@ func runSidecar(ctx context.Context, dir string, once bool, out io.Writer) error
 	if err != nil {
 		return err
 	}
-	for !r.Ready() && ctx.Err() == nil {
+	for r.Unready() != "" && ctx.Err() == nil {
 		time.Sleep(10 * time.Millisecond)
 	}
 	fmt.Fprintln(out, "ready")
