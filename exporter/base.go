@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
-	"celldexport/diffpage/shadow"
 	"celldexport/envelope"
 	"celldexport/envelope/rowset"
 	"celldexport/exporter/state"
@@ -375,7 +373,7 @@ func (bs *bases) takeBase(ctx context.Context, s *stream, v view, b basis) error
 func (bs *bases) prepareShadow(ctx context.Context, s *stream, sh *state.Shadow, b basis) error {
 	switch b.kind {
 	case fresh:
-		f, err := shadow.Create(filepath.Join(bs.dir.Shadows(), sh.File))
+		f, err := bs.shadows.create(sh.File)
 		if err != nil {
 			return stateFailed(err)
 		}
@@ -390,7 +388,7 @@ func (bs *bases) prepareShadow(ctx context.Context, s *stream, sh *state.Shadow,
 
 // restore writes the state that bucket files lead to into a shadow file.
 func (bs *bases) restore(ctx context.Context, s *stream, name string, files []chain.File) (ltxfile.Info, error) {
-	f, err := shadow.Create(filepath.Join(bs.dir.Shadows(), name))
+	f, err := bs.shadows.create(name)
 	if err != nil {
 		return ltxfile.Info{}, stateFailed(err)
 	}
@@ -400,7 +398,7 @@ func (bs *bases) restore(ctx context.Context, s *stream, name string, files []ch
 		err = stateFailed(f.Sync())
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		_ = os.Remove(filepath.Join(bs.dir.Shadows(), name)) // it is of no use, and is made anew
+		_ = os.Remove(bs.shadows.shadowPath(name)) // it is of no use, and is made anew
 		return ltxfile.Info{}, fmt.Errorf("restore %s from the bucket: %w", s.doc.Scope, err)
 	}
 	return info, nil

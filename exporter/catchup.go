@@ -184,7 +184,7 @@ func (cu *catchUps) spoolFor(s *stream, sink string, plan *rowset.Plan) error {
 		return nil
 	}
 	env.Position.Commit = s.recordPosition()
-	return cu.bulk(s, env, sink, stats.Incomplete)
+	return cutShort(cu.bulk(s, env, sink, stats.Incomplete))
 }
 
 // bulk names, in that sink only, the tables that the snapshot could not show.

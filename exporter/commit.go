@@ -116,6 +116,16 @@ func (jn *journal) checkpoint(ctx context.Context) error {
 	}
 	b := jn.batch
 	jn.batch = batch{}
+	err := jn.settle(ctx, &b)
+	var wait *waitError
+	if errors.As(err, &wait) {
+		jn.batch = b // all of it can be done again, and must
+	}
+	return err
+}
+
+// settle is the part of a checkpoint after the spool and the staged pages.
+func (jn *journal) settle(ctx context.Context, b *batch) error {
 	docs := make([]*state.Stream, 0, len(b.streams))
 	for s := range b.streams {
 		docs = append(docs, s.doc)

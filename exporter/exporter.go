@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
+	"celldexport/diffpage/shadow"
 	"celldexport/exporter/state"
 	"celldexport/internal/config"
 	"celldexport/internal/objstore"
@@ -35,7 +36,6 @@ import (
 type Options struct {
 	Settings *config.Settings
 	Logger   *slog.Logger
-	Version  string
 	// Registry takes the export metrics; nil keeps them unpublished.
 	Registry prometheus.Registerer
 	// Fleet and Export replace the stores that the settings name, for tests
@@ -58,6 +58,9 @@ type Options struct {
 	// is one of the state directory.
 	Spool delivery.FS
 	Step  func(Step) error
+	// Shadow replaces every shadow file that is opened, for tests; its error
+	// is one of opening it.
+	Shadow func(path string, f shadow.File) (shadow.File, error)
 	// Now and Random replace the clock and the source of random bytes.
 	Now    func() time.Time
 	Random io.Reader
@@ -89,6 +92,9 @@ type kit struct {
 	now      func() time.Time
 	metrics  *metrics
 	step     func(Step) error
+	pulse    *pulse
+	// wrap is Options.Shadow.
+	wrap func(string, shadow.File) (shadow.File, error)
 	// fleet is the fleet bucket, tail the node's directory.
 	fleet objstore.Store
 	tail  *ltxtail.Tail
@@ -114,12 +120,13 @@ func New(ctx context.Context, o Options) (*Exporter, error) {
 }
 
 func build(ctx context.Context, o Options) (*Exporter, error) {
-	e := &Exporter{kit: &kit{settings: o.Settings, log: o.Logger, now: o.Now, metrics: newMetrics(o.Registry), step: o.Step}}
+	e := &Exporter{kit: &kit{settings: o.Settings, log: o.Logger, now: o.Now, metrics: newMetrics(o.Registry), step: o.Step, wrap: o.Shadow}}
 	e.shutdown = cmp.Or(o.Shutdown, ShutdownTime)
 	e.every = cmp.Or(o.Interval, pace(o.Settings))
 	if e.now == nil {
 		e.now = time.Now
 	}
+	e.pulse = &pulse{now: e.now}
 	if o.Random == nil {
 		o.Random = rand.Reader
 	}
@@ -149,7 +156,7 @@ func (e *Exporter) open(ctx context.Context, o Options) error {
 	}
 	e.spool, err = delivery.OpenSpool(e.dir.Spool(), delivery.Options{
 		SegmentBytes: segmentBytes(o.Settings.Export.SpoolBytes), MemoryBudget: o.Settings.Export.MaxTxBytes, Now: e.now,
-		FS: o.Spool,
+		FS: pulseFS{cmp.Or(o.Spool, delivery.DiskFS()), e.pulse},
 	})
 	if err != nil {
 		return fmt.Errorf("open the spool: %w", err)
@@ -220,6 +227,7 @@ func (e *Exporter) openStores(ctx context.Context, o Options) (objstore.Store, e
 	if e.fleet, err = open(o.Fleet, o.Settings.Bucket, "fleet"); err != nil {
 		return nil, err
 	}
+	e.fleet = e.pulse.store(e.fleet)
 	if o.Export == nil && o.Fleet != nil && o.Settings.Export.Bucket == "" {
 		o.Export = o.Fleet
 	}

@@ -230,7 +230,7 @@ func (bs *bases) spoolSnapshot(ctx context.Context, s *stream, pin ledger.Epoch,
 	env.Position.Commit = s.recordPosition()
 	seq, err = bs.entries.spoolRecords(s, env, &envelope.Bulk{Tables: stats.Incomplete})
 	if err != nil {
-		return err
+		return cutShort(err)
 	}
 	bs.journal.spooled(s, seq, 0)
 	return nil

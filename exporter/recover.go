@@ -179,13 +179,13 @@ func (r *replay) pages(doc *state.Stream, entry *delivery.Stored) (kept bool, er
 	name := doc.Shadow.File
 	sh := r.opened[name]
 	if sh == nil {
-		sh, err = shadow.Open(r.files.shadowPath(name))
+		sh, err = r.files.open(name)
 		if name == "" || errors.Is(err, os.ErrNotExist) {
 			return false, nil
 		}
 		if errors.Is(err, shadow.ErrTorn) {
 			r.torn[name] = struct{}{}
-			sh, err = shadow.Create(r.files.shadowPath(name))
+			sh, err = r.files.create(name)
 		}
 		if err != nil {
 			return false, err

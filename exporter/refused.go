@@ -28,28 +28,38 @@ func (rf *refusals) report(ctx context.Context) error {
 	if len(list) == 0 {
 		return nil
 	}
-	told := make([]delivery.Refusal, 0, len(list))
-	for _, r := range list {
-		s, err := rf.known(ctx, r.Scope)
-		if err != nil {
-			return stateFailed(err)
-		}
-		if s == nil {
-			rf.log.Error("records of a stream were refused that the state database does not know", "cell", r.Scope, "sink", r.Sink)
-			continue
-		}
-		if err := rf.spoolGap(s, r); err != nil {
-			return stateFailed(err)
-		}
-		told = append(told, r)
+	told, err := rf.tell(ctx, list)
+	var own *stateError
+	if err = stateFailed(err); errors.As(err, &own) {
+		return err
 	}
+	// What was told before another error came between is not told again.
 	if err := rf.journal.commit(ctx); err != nil {
 		return err
 	}
 	for _, r := range told {
 		rf.delivery.Reported(r)
 	}
-	return nil
+	return err
+}
+
+// tell spools gaps until one cannot be, and returns which were.
+func (rf *refusals) tell(ctx context.Context, list []delivery.Refusal) (told []delivery.Refusal, err error) {
+	for _, r := range list {
+		s, err := rf.known(ctx, r.Scope)
+		if err != nil {
+			return told, err
+		}
+		if s == nil {
+			rf.log.Error("records of a stream were refused that the state database does not know", "cell", r.Scope, "sink", r.Sink)
+			continue
+		}
+		if err := rf.spoolGap(s, r); err != nil {
+			return told, err
+		}
+		told = append(told, r)
+	}
+	return told, nil
 }
 
 // known is a stream of which something was delivered; its class need not be

@@ -248,11 +248,15 @@ func (cl *closes) close(ctx context.Context, s *stream) error {
 			s.led = doc
 		}
 	}
+	if r.Linked {
+		// An entry that cannot be written now is tried again: until then the
+		// residency is not closed.
+		if err := cl.entries.spoolMark(s, delivery.FormClose); err != nil {
+			return err
+		}
+	}
 	r.Closed = true
 	cl.journal.shadows.departed = true
-	if r.Linked {
-		return cl.entries.spoolMark(s, delivery.FormClose)
-	}
 	cl.journal.touch(s)
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sync/errgroup"
 
@@ -223,6 +224,7 @@ func (rd *rounds) prove(ctx context.Context, exams []*exam, asks int) {
 // examine asks the bucket about one stream. Of a residency that is left to an
 // exporter before us it asks only whether the cell is still ours.
 func (rd *rounds) examine(ctx context.Context, x *exam) {
+	defer rd.pulse.beat()
 	if x.view.left, x.err = rd.before.left(ctx, x.s, x.view); x.err != nil {
 		return
 	}
@@ -259,6 +261,7 @@ func (rd *rounds) work(ctx context.Context, x *exam) error {
 	s := x.s
 	ctx, cancel := rd.agenda.share(ctx)
 	defer cancel()
+	defer rd.pulse.beat()
 	err := x.err
 	if err == nil {
 		before := s.doc.Residency
@@ -338,15 +341,30 @@ func waiting(st State, format string, args ...any) error {
 }
 
 // stateError is a failure of the state directory: nothing can be exported
-// until it is mended, and a restart takes up from what is durable.
+// until it is mended, and a restart takes up from what is durable. stateFailed
+// makes one, but for a want of file descriptors: that holds up what needs one,
+// and passes by itself.
 type stateError struct{ err error }
 
 func (w *stateError) Error() string { return w.err.Error() }
 func (w *stateError) Unwrap() error { return w.err }
 
 func stateFailed(err error) error {
-	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	switch {
+	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err // told to stop: nothing failed
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		// Nothing was written, and descriptors come back.
+		return waiting(StateWaiting, "no file descriptor is free: %w", err)
+	}
+	return &stateError{err}
+}
+
+// cutShort is stateFailed where the step cannot be tried again, because a part
+// of it is spooled: only a restart takes up from there.
+func cutShort(err error) error {
+	if err = stateFailed(err); err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
 	}
 	return &stateError{err}
 }

@@ -49,11 +49,42 @@ func (fs *shadows) hasShadow(name string) bool {
 	return err == nil
 }
 
+// create makes an empty shadow in place of what has its name.
+func (fs *shadows) create(name string) (*shadow.Shadow, error) {
+	return fs.file(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC)
+}
+
+// open opens a shadow made before.
+func (fs *shadows) open(name string) (*shadow.Shadow, error) { return fs.file(name, os.O_RDWR) }
+
+func (fs *shadows) file(name string, flag int) (*shadow.Shadow, error) {
+	path := fs.shadowPath(name)
+	f, err := os.OpenFile(path, flag, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open shadow: %w", err)
+	}
+	st, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open shadow: %w", err), f.Close())
+	}
+	file := shadow.File(f)
+	if fs.wrap != nil {
+		if file, err = fs.wrap(path, file); err != nil {
+			return nil, errors.Join(fmt.Errorf("open shadow: %w", err), f.Close())
+		}
+	}
+	sh, err := shadow.New(pulseFile{file, fs.pulse}, path, st.Size())
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return sh, nil
+}
+
 // openShadow opens a shadow file and maps its pages to tables: from the map
 // that was kept of exactly this state, else by reading every page.
 func (fs *shadows) openShadow(file state.Shadow) (*openShadow, error) {
 	name := file.File
-	sh, err := shadow.Open(fs.shadowPath(name))
+	sh, err := fs.open(name)
 	if err != nil {
 		return nil, err
 	}
@@ -93,6 +124,9 @@ func (fs *shadows) options() []diffpage.Option {
 // stale file is known as such, and one that cannot be written is done without.
 func (fs *shadows) keepOwners(s *stream) {
 	owners, err := s.base.MarshalOwners(ownersTag(s.doc.Shadow))
+	if err == nil {
+		err = fs.at(StepOwners)
+	}
 	if err == nil {
 		err = os.WriteFile(fs.shadowPath(s.doc.Shadow.File)+ownersSuffix, owners, 0o600)
 	}

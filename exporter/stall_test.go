@@ -1,19 +1,29 @@
 package exporter_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"celldexport/diffpage/shadow"
 	"celldexport/exporter"
 	"celldexport/internal/celld"
 	"celldexport/internal/celldsim"
 	"celldexport/internal/ledger"
+	"celldexport/internal/ltxfile"
 	"celldexport/internal/objstore"
+	"celldexport/sinks/delivery"
 )
 
 // gauges are the gauges without labels, and those of streams by state, as they
@@ -93,4 +103,169 @@ func TestWhatStopsAllStreamsIsTold(t *testing.T) {
 			w.equal(c)
 		})
 	}
+}
+
+// dripStore gives the bodies of some objects a byte at a time, or not at all.
+type dripStore struct {
+	objstore.Store
+	slow func(key string) bool
+	// hangs stops the bytes until its close of back.
+	hangs atomic.Bool
+	back  chan struct{}
+	given atomic.Int64
+}
+
+func (d *dripStore) Get(ctx context.Context, key string, o objstore.GetOptions) (io.ReadCloser, objstore.Object, error) {
+	body, obj, err := d.Store.Get(ctx, key, o)
+	if err != nil || !d.slow(key) {
+		return body, obj, err
+	}
+	return drip{body, d}, obj, nil
+}
+
+type drip struct {
+	io.ReadCloser
+	d *dripStore
+}
+
+func (r drip) Read(b []byte) (int, error) {
+	if r.d.hangs.Load() {
+		<-r.d.back
+	}
+	select {
+	case <-r.d.back:
+		return r.ReadCloser.Read(b)
+	case <-time.After(20 * time.Millisecond):
+	}
+	r.d.given.Add(1)
+	return r.ReadCloser.Read(b[:min(1, len(b))])
+}
+
+// A round that takes long because an object is large or slow is alive as long
+// as bytes come in, and is not once they stop.
+func TestLongRoundIsAlive(t *testing.T) {
+	w := newWorld(t, celldsim.V06)
+	a := w.host("node-a")
+	c := a.activate("one")
+	w.write(c, createItems, insertTwo)
+	w.must(c.Exec(`INSERT INTO items VALUES('c',3)`))
+	txids, err := c.Capture()
+	w.must(err)
+	key := celld.LTXKey(c.Scope(), c.Epoch(), 0, txids[0], txids[0])
+	d := &dripStore{slow: func(k string) bool { return k == key }, back: make(chan struct{})}
+	a.rig = func(o *exporter.Options) { d.Store, o.Fleet = o.Fleet, d }
+	// The object alone has the transaction.
+	path := filepath.Join(c.LTXDir(), ltxfile.FileName(txids[0], txids[0]))
+	w.must(c.Upload(t.Context()))
+	w.must(os.Remove(path))
+	w.write(c, `INSERT INTO items VALUES('d',4)`)
+	a.run()
+	w.until("the object is being read", func() bool { return d.given.Load() > 2 })
+	rounds, ticked := a.e.Status().Rounds, a.e.Ticked()
+	for range 3 {
+		w.until("the round shows that it is alive", func() bool { return a.e.Ticked().After(ticked) })
+		ticked = a.e.Ticked()
+	}
+	if n := a.e.Status().Rounds; n != rounds {
+		t.Fatalf("%d rounds went by, the object was to hold up one", n-rounds)
+	}
+	d.hangs.Store(true)
+	w.until("no byte comes any more", func() bool {
+		n := d.given.Load()
+		time.Sleep(100 * time.Millisecond)
+		return n == d.given.Load()
+	})
+	ticked = a.e.Ticked()
+	time.Sleep(300 * time.Millisecond)
+	if now := a.e.Ticked(); now.After(ticked) {
+		t.Errorf("a round that is stuck counts as alive: it moved at %v, and at %v", ticked, now)
+	}
+	close(d.back)
+	a.sync()
+	a.settled()
+	a.halt()
+	w.equal(c)
+}
+
+// Running out of file descriptors holds up the stream that needs one, with a
+// reason, and passes by itself.
+func TestOutOfDescriptors(t *testing.T) {
+	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE} {
+		for _, what := range []string{"shadow", "spool"} {
+			t.Run(fmt.Sprint(what, " ", errno), func(t *testing.T) { outOfDescriptors(t, what, errno) })
+		}
+	}
+}
+
+func outOfDescriptors(t *testing.T, what string, errno syscall.Errno) {
+	w := newWorld(t, celldsim.V06)
+	a := w.host("node-a")
+	a.settings.Export.SpoolBytes = 8 << 20 // segments of a megabyte
+	var none atomic.Bool
+	open := func(path string) error {
+		if none.Load() {
+			return &os.PathError{Op: "open", Path: path, Err: errno}
+		}
+		return nil
+	}
+	a.rig = func(o *exporter.Options) {
+		if what == "spool" {
+			o.Spool = openFS{delivery.DiskFS(), open}
+			return
+		}
+		o.Shadow = func(path string, f shadow.File) (shadow.File, error) { return f, open(path) }
+	}
+	other := a.activate("other")
+	w.write(other, createItems, insertTwo)
+	a.run()
+	a.sync()
+	a.settled()
+	if what == "spool" {
+		// It fills the segment: the next entry of all begins another.
+		none.Store(true)
+		w.write(other, `CREATE TABLE big(x)`)
+		for range 3 {
+			w.write(other, `INSERT INTO big VALUES(hex(randomblob(250000)))`)
+		}
+	}
+	none.Store(true)
+	c := a.activate("one")
+	w.write(c, createItems, insertTwo)
+	s := a.status("a stream waits", func(s exporter.Summary) bool { return s.Streams[exporter.StateWaiting] > 0 })
+	if what == "shadow" && (len(s.Trouble) != 1 || s.Trouble[0].Cell != c.Scope()) || !slices.ContainsFunc(s.Trouble, func(st exporter.StreamStatus) bool { return strings.Contains(st.Status.Reason, errno.Error()) }) {
+		t.Errorf("trouble: %+v", s.Trouble)
+	}
+	if what == "shadow" { // the other's is open
+		w.write(other, `INSERT INTO items VALUES('c',3)`)
+		w.until("the other stream goes on", func() bool { return a.e.Status().Spool.Last > s.Spool.Last })
+	}
+	time.Sleep(100 * time.Millisecond)
+	if s := a.e.Status(); s.DeliveryFailed {
+		t.Errorf("it counts as a failure of the state volume: %s", s.Failure)
+	}
+	none.Store(false)
+	a.sync()
+	a.settled()
+	a.halt()
+	w.equal(c, other)
+}
+
+// openFS is a spool's file system that may refuse to open files.
+type openFS struct {
+	delivery.FS
+	open func(path string) error
+}
+
+func (f openFS) Create(name string) (delivery.File, error) {
+	if err := f.open(name); err != nil {
+		return nil, err
+	}
+	return f.FS.Create(name)
+}
+
+func (f openFS) Open(name string) (delivery.File, error) {
+	if err := f.open(name); err != nil {
+		return nil, err
+	}
+	return f.FS.Open(name)
 }

@@ -141,9 +141,6 @@ func (e *Exporter) Status() Summary {
 // fails, or rounds have failed for a minute and for more than a few in a row.
 func (e *Exporter) Unready() string { return e.report.unready(e.now(), max(time.Minute, 3*e.every)) }
 
-// Ticked is when the rounds last came round.
-func (e *Exporter) Ticked() time.Time {
-	e.report.mu.Lock()
-	defer e.report.mu.Unlock()
-	return e.report.ticked
-}
+// Ticked is when a round last ended or something moved inside one: a stream
+// was done, bytes of a file or object came in, pages were written.
+func (e *Exporter) Ticked() time.Time { return later(e.report.ages().ticked, e.pulse.last()) }

@@ -26,6 +26,8 @@ const (
 	StepBase Step = "base"
 	// StepSnapshot: before the snapshot of a re-base is spooled.
 	StepSnapshot Step = "snapshot"
+	// StepOwners: before the owner map of a shadow that is closed is kept.
+	StepOwners Step = "owners"
 )
 
 // at passes a step; the error is one of the state directory.
@@ -38,5 +40,5 @@ func (k *kit) at(s Step) error {
 
 // Steps are all steps, in their order.
 func Steps() []Step {
-	return []Step{StepSpooled, StepPages, StepSynced, StepDocuments, StepApplied, StepObsolete, StepEnter, StepBase, StepSnapshot}
+	return []Step{StepSpooled, StepPages, StepSynced, StepDocuments, StepApplied, StepObsolete, StepEnter, StepBase, StepSnapshot, StepOwners}
 }

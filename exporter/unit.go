@@ -205,6 +205,7 @@ func (us *units) stageObject(ctx context.Context, f chain.File) (staged, error) 
 // decode keeps a file's pages until its checksum is known to be right.
 func (us *units) decode(r io.Reader, size int64) (staged, error) {
 	var images *shadow.Images
+	r = us.pulse.reader(r)
 	head := make([]byte, ltxfile.HeaderSize)
 	if _, err := io.ReadFull(r, head); err != nil {
 		return staged{}, fmt.Errorf("%w: %d bytes are no LTX file: %w", ltxfile.ErrCorrupt, size, err)
@@ -300,7 +301,10 @@ func (us *units) spoolUnit(ctx context.Context, s *stream, st staged, change *di
 	if err != nil {
 		return stateFailed(err)
 	}
-	stats, err := plan.Encode(env, change, s.described, w.Record)
+	stats, err := plan.Encode(env, change, s.described, func(e *envelope.Encoded) error {
+		us.pulse.beat()
+		return w.Record(e)
+	})
 	if err == nil {
 		err = change.Pages(w.Page)
 	}
@@ -313,7 +317,7 @@ func (us *units) spoolUnit(ctx context.Context, s *stream, st staged, change *di
 	}
 	changed := int64(change.NumPages()) * int64(st.images.PageSize())
 	if err := change.Accept(); err != nil {
-		return stateFailed(err)
+		return cutShort(err)
 	}
 	us.accepted(s, plan, stats)
 	us.journal.spooled(s, seq, changed)

@@ -23,7 +23,7 @@ type engine interface {
 	Status() any
 	// Unready is why the export does not do its work, "" when it does.
 	Unready() string
-	// Ticked is when the loop last came round.
+	// Ticked is when the loop last came round, or last moved inside a round.
 	Ticked() time.Time
 	Close() error
 }
@@ -34,7 +34,6 @@ type pending = exporter.Pending
 type engineOptions struct {
 	settings *config.Settings
 	logger   *slog.Logger
-	version  string
 	registry *prometheus.Registry
 }
 

@@ -70,8 +70,9 @@ type check struct {
 	note string
 }
 
-// patience is how long the loop may go without coming round before the
-// process counts as stuck. Rounds follow the flush interval.
+// patience is how long the loop may go without moving before the process
+// counts as stuck: without coming round and without anything done inside a
+// round. Rounds follow the flush interval.
 func (m *monitor) patience() time.Duration {
 	return max(2*time.Minute, 6*m.settings.Export.Flush)
 }
@@ -89,7 +90,7 @@ func (m *monitor) live() []check {
 		last = e.since
 	}
 	silent := m.now().Sub(last)
-	return []check{{"loop", silent <= m.patience(), fmt.Sprintf("last round %s ago", silent.Round(time.Second))}}
+	return []check{{"loop", silent <= m.patience(), fmt.Sprintf("last moved %s ago", silent.Round(time.Second))}}
 }
 
 func (m *monitor) ready() []check {
@@ -172,7 +173,7 @@ func index(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = w.Write([]byte("exportd " + cli.Version() + `
 
-/livez    the loop comes round (?verbose)
+/livez    the loop comes round, or moves in a long round (?verbose)
 /readyz   settings valid, first scan done, bucket reached (?verbose)
 /metrics  Prometheus metrics
 /state    settings, streams, spool, rounds and sinks as JSON

@@ -47,11 +47,11 @@ func TestProbes(t *testing.T) {
 		{"off says so", config.Default(), nil, "/livez?verbose", 200, "[+]loop: export disabled\nok\n"},
 		{"starting lives", enabled(), nil, "/livez", 200, "ok\n"},
 		{"starting is not ready", enabled(), nil, "/readyz", 503, "[-]export: starting\nfailed\n"},
-		{"running", enabled(), fresh, "/livez?verbose", 200, "[+]loop: last round 0s ago\nok\n"},
+		{"running", enabled(), fresh, "/livez?verbose", 200, "[+]loop: last moved 0s ago\nok\n"},
 		{"ready", enabled(), fresh, "/readyz?verbose", 200, "[+]settings: valid\n[+]export: running\nok\n"},
 		{"no bucket yet: alive", enabled(), unready, "/livez", 200, "ok\n"},
 		{"no bucket yet: not ready", enabled(), unready, "/readyz", 503, "failed"},
-		{"stuck", enabled(), stuck, "/livez", 503, "[-]loop: last round 3m0s ago\nfailed\n"},
+		{"stuck", enabled(), stuck, "/livez", 503, "[-]loop: last moved 3m0s ago\nfailed\n"},
 		{"slow rounds are not stuck", slow, stuck, "/livez", 200, "ok\n"},
 	}
 	for _, c := range cases {

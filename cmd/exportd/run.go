@@ -124,7 +124,7 @@ func (a *app) exportOnce(ctx context.Context, settings *config.Settings, logger 
 	if err := a.reach(ctx, settings); err != nil {
 		return nil, err
 	}
-	e, err := a.newEngine(ctx, engineOptions{settings: settings, logger: logger, version: cli.Version(), registry: newRegistry()})
+	e, err := a.newEngine(ctx, engineOptions{settings: settings, logger: logger, registry: newRegistry()})
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +179,7 @@ func (a *app) export(ctx context.Context, m *monitor, registry *prometheus.Regis
 		<-ctx.Done()
 		return nil
 	}
-	e, err := a.newEngine(ctx, engineOptions{settings: m.settings, logger: logger, version: cli.Version(), registry: registry})
+	e, err := a.newEngine(ctx, engineOptions{settings: m.settings, logger: logger, registry: registry})
 	if err != nil && ctx.Err() != nil {
 		logger.Warn("stopped while starting; the next start begins anew", "err", err)
 		return nil

@@ -11,7 +11,7 @@ import (
 // newEngine starts the exporter.
 func newEngine(ctx context.Context, o engineOptions) (engine, error) {
 	e, err := exporter.New(ctx, exporter.Options{
-		Settings: o.settings, Logger: o.logger, Version: o.version, Registry: o.registry,
+		Settings: o.settings, Logger: o.logger, Registry: o.registry,
 	})
 	if err != nil {
 		return nil, err
