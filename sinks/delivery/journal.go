@@ -208,10 +208,11 @@ func (j *journal) save(sink int64, state []byte) error {
 }
 
 // due are the accounts whose watermark is to be spooled by now (0: whenever
-// it is due), at most limit, and when the next one after them is.
-func (j *journal) due(sink int64, now int64, limit int) ([]*account, error) {
+// it is due), at most limit. None is due later than idle from now, but for a
+// clock that was set back since: such a one is due as well.
+func (j *journal) due(sink int64, now, idle int64, limit int) ([]*account, error) {
 	rows, err := j.db.Query(`SELECT stream, epoch, due, body FROM account
-		WHERE sink = ?1 AND due IS NOT NULL AND (?2 = 0 OR due <= ?2) ORDER BY due, stream, epoch LIMIT ?3`, sink, now, limit)
+		WHERE sink = ?1 AND due IS NOT NULL AND (?2 = 0 OR due <= ?2 OR due > ?2 + ?4) ORDER BY due, stream, epoch LIMIT ?3`, sink, now, limit, idle)
 	if err != nil {
 		return nil, fmt.Errorf("read due watermarks in %s: %w", j.path, err)
 	}

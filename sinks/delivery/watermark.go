@@ -80,7 +80,7 @@ func (c *certifier) some(ctx context.Context, o *outlet, all bool) (int, error) 
 	if all {
 		now = 0
 	}
-	due, err := c.e.journal.due(o.id, now, marksAtOnce)
+	due, err := c.e.journal.due(o.id, now, c.e.cfg.WatermarkIdle.Milliseconds(), marksAtOnce)
 	if err != nil || len(due) == 0 {
 		return 0, err
 	}
@@ -215,7 +215,7 @@ func (c *certifier) untilDue() time.Duration {
 	if err != nil || at == 0 {
 		return c.e.cfg.WatermarkIdle
 	}
-	return max(0, time.UnixMilli(at).Sub(c.e.cfg.Now()))
+	return min(max(0, time.UnixMilli(at).Sub(c.e.cfg.Now())), c.e.cfg.WatermarkIdle)
 }
 
 // idle waits for the next pass: until something was acknowledged, but at
