@@ -66,6 +66,9 @@ func runChild(text string) error {
 	s := config.Default()
 	s.Watch, s.State, s.Node, s.Bucket = spec.Watch, spec.State, spec.Node, "file://"+spec.Bucket
 	s.Export.Enabled = true
+	if spec.Crash.Name != "" {
+		s.Export.SpoolBytes = 4 << 20 // small segments, so that some are removed
+	}
 	s.Export.Flush = cmp.Or(spec.Flush, childFlush)
 	if len(spec.Brokers) > 0 {
 		s.Export.Sinks, s.Kafka.Brokers = []string{config.SinkKafka, config.SinkBucket}, spec.Brokers
@@ -85,7 +88,7 @@ func runChild(text string) error {
 	e, err := exporter.New(ctx, exporter.Options{
 		Settings: s, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		Fleet: crashStore{store, c}, Export: crashStore{export, c}, Interval: cmp.Or(spec.Interval, 10*time.Millisecond),
-		Step: c.step, Spool: crashFS{delivery.DiskFS(), c},
+		Step: c.step, Shadow: c.shadow, Spool: crashFS{delivery.DiskFS(), c},
 	})
 	if err != nil {
 		return err

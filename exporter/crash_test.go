@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"celldexport/diffpage/shadow"
 	"celldexport/exporter"
 	"celldexport/internal/objstore"
 	"celldexport/sinks/delivery"
@@ -35,15 +36,18 @@ const (
 	atObjectRead     = "between objects of a restore"
 	atDeliverBefore  = "before a sink's PUT"
 	atAcknowledgment = "before a sink's acknowledgement"
+	atPageTorn       = "in a page of a shadow"
+	atPageNext       = "between pages of a shadow"
 )
 
 func crashPoints() []string {
 	return []string{
-		atSpoolWrite, atSpoolSync, atWatermark, atLedgerBefore, atLedgerAfter, atNodeAfter, atObjectRead,
+		atSpoolWrite, atSpoolSync, atSpoolRemove, atPageTorn, atPageNext, atWatermark, atLedgerBefore, atLedgerAfter, atNodeAfter, atObjectRead,
 		atDeliverBefore, atAcknowledgment,
 		string(exporter.StepSpooled), string(exporter.StepPages), string(exporter.StepSynced),
 		string(exporter.StepDocuments), string(exporter.StepApplied), string(exporter.StepObsolete),
 		string(exporter.StepEnter), string(exporter.StepBase), string(exporter.StepSnapshot),
+		string(exporter.StepOwners),
 	}
 }
 
@@ -71,6 +75,26 @@ func (c *crasher) die() {
 func (c *crasher) step(s exporter.Step) error {
 	c.pass(string(s))
 	return nil
+}
+
+// shadow has the points in the pages of shadows.
+func (c *crasher) shadow(_ string, f shadow.File) (shadow.File, error) {
+	return crashShadow{f, c}, nil
+}
+
+type crashShadow struct {
+	shadow.File
+	c *crasher
+}
+
+func (f crashShadow) WriteAt(b []byte, off int64) (int, error) {
+	if f.c.due(atPageTorn) {
+		_, _ = f.File.WriteAt(b[:len(b)/2], off)
+		f.c.die()
+	}
+	n, err := f.File.WriteAt(b, off)
+	f.c.pass(atPageNext)
+	return n, err
 }
 
 // crashStore has the points around calls of a bucket.
@@ -176,7 +200,15 @@ func (v *victim) meanwhile(i int) {
 // point was reached in time.
 func (v *victim) crash(at crashPoint, within time.Duration) bool {
 	v.t.Helper()
-	c := v.h.startChildWith(childSpec{Bucket: v.bucket, Puts: v.puts, Crash: at})
+	spec := childSpec{Bucket: v.bucket, Puts: v.puts, Crash: at}
+	if at.Name == string(exporter.StepOwners) {
+		// More cells than shadows may be open, so that some are closed.
+		spec.Files = 40
+		for len(v.cells) < 12 {
+			v.addCell()
+		}
+	}
+	c := v.h.startChildWith(spec)
 	ended := make(chan error, 1)
 	go func() { ended <- c.wait() }()
 	timeout := time.After(within)
