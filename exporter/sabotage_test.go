@@ -30,7 +30,7 @@ func TestModelNoticesSabotage(t *testing.T) {
 		}, "certified"},
 		{"the ledger forgets", func(_ string, s objstore.Store) objstore.Store {
 			return &forgetful{Store: s, prefix: "exportd/ledger/", every: 2}
-		}, "missing at the consumer"},
+		}, "is at the consumer and not in the source"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
