@@ -83,8 +83,8 @@ func (e *Exporter) loop(ctx context.Context) error {
 }
 
 // tick runs one round and files its outcome. It runs none, and walked is
-// false, while the directory was not walked yet: ready means that it was. Only
-// errors that end the process are returned.
+// false, while the directory was not walked yet. Only errors that end the
+// process are returned.
 func (e *Exporter) tick(ctx context.Context) (walked bool, err error) {
 	walked, _ = e.tail.Walked()
 	if !walked || e.report.failed() != "" {

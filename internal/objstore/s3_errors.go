@@ -78,11 +78,13 @@ type s3Error struct {
 	context error // the context's error, when that ended the request
 	after   time.Duration
 	refused bool // the store said that it did not do it
+	silent  bool // it was given up because the store was silent for too long
 }
 
 func (e *s3Error) Error() string             { return e.text }
 func (e *s3Error) RetryAfter() time.Duration { return e.after }
 func (e *s3Error) NotApplied() bool          { return e.refused }
+func (e *s3Error) Timeout() bool             { return e.silent }
 func (e *s3Error) Unwrap() []error {
 	var errs []error
 	for _, err := range []error{e.class, e.context} {
@@ -105,7 +107,7 @@ func (e *leftover) Unwrap() error { return e.error }
 func (s *s3Store) fail(op, key string, a *attempt, err error) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	e := &s3Error{after: a.retryAfter}
+	e := &s3Error{after: a.retryAfter, silent: ranOut(err)}
 	for _, ended := range []error{context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, ended) {
 			e.context = ended

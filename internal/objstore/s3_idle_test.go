@@ -117,3 +117,36 @@ func TestBodiesThatStandStill(t *testing.T) {
 		})
 	})
 }
+
+// headed gives the answers of a transport the headers that S3 has.
+type headed struct{ http.RoundTripper }
+
+func (h headed) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := h.RoundTripper.RoundTrip(req)
+	if err == nil {
+		resp.Header = http.Header{"Etag": {`"e"`}, "Last-Modified": {"Mon, 30 Nov 2026 09:00:00 GMT"}, "Content-Length": {"100"}}
+		resp.ContentLength, resp.Request = 100, req
+	}
+	return resp, err
+}
+
+// The store that Open makes has this patience, and what ran out of it is known
+// for that: the call is made once more.
+func TestS3ReadsNoBodyForEver(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "k")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "s")
+	synctest.Test(t, func(t *testing.T) {
+		s, err := Open(t.Context(), Config{URL: "s3://bucket", Endpoint: "http://store", Region: "r", Transport: headed{&paced{}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*bodyPatience)
+		defer cancel()
+		begin, again := time.Now(), 0
+		policy := RetryPolicy{Observe: func(string, error, time.Duration) { again++ }}
+		_, _, err = ReadAll(ctx, WithRetry(s, policy), "key", 1000)
+		if took := time.Since(begin); err == nil || !ranOut(err) || took < 2*bodyPatience || took > 3*bodyPatience || again != 1 {
+			t.Errorf("%d calls more, %v in all: %v", again, took, err)
+		}
+	})
+}
