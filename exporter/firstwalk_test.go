@@ -13,16 +13,21 @@ import (
 )
 
 // slowRoot holds up the first reading of the watch directory until it is let
-// go.
+// go, and says when it has come.
 type slowRoot struct {
 	ltxtail.OS
-	root string
-	once sync.Once
-	gate chan struct{}
+	root    string
+	once    sync.Once
+	reached chan struct{}
+	gate    chan struct{}
 }
 
 func (f *slowRoot) ReadDir(name string) ([]fs.DirEntry, error) {
 	if name == f.root {
+		select {
+		case f.reached <- struct{}{}:
+		default:
+		}
 		<-f.gate
 	}
 	return f.OS.ReadDir(name)
@@ -37,7 +42,7 @@ func TestRoundFollowsFirstWalk(t *testing.T) {
 	a := w.host("node-a")
 	c := a.activate("one")
 	w.write(c, createItems, insertTwo)
-	root := &slowRoot{root: a.settings.Watch, gate: make(chan struct{})}
+	root := &slowRoot{root: a.settings.Watch, reached: make(chan struct{}, 1), gate: make(chan struct{})}
 	defer root.open()
 	a.fs = root
 	var armed atomic.Bool
@@ -57,6 +62,9 @@ func TestRoundFollowsFirstWalk(t *testing.T) {
 	}
 	a.run()
 	w.until("a round was put off", func() bool { return !a.e.Ticked().IsZero() })
+	// The walk reads the clock before it reads the directory, and with its
+	// lock held: a wait in there would be for itself.
+	<-root.reached
 	armed.Store(true)
 	<-walked
 	w.until("the first round is over", func() bool { return a.e.Status().Rounds > 0 })
