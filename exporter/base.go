@@ -388,6 +388,7 @@ func (bs *bases) prepareShadow(ctx context.Context, s *stream, sh *state.Shadow,
 
 // restore writes the state that bucket files lead to into a shadow file.
 func (bs *bases) restore(ctx context.Context, s *stream, name string, files []chain.File) (ltxfile.Info, error) {
+	bs.journal.keep(name)
 	f, err := bs.shadows.create(name)
 	if err != nil {
 		return ltxfile.Info{}, stateFailed(err)

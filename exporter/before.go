@@ -94,12 +94,13 @@ func (bf *before) settle(ctx context.Context) error {
 }
 
 // left reports whether a residency that would begin is left to the other
-// exporter: it was there, and the ledger does not have it as begun by us.
-func (bf *before) left(ctx context.Context, s *stream, v view) (bool, error) {
+// exporter: it was there when the list was made, or that is still to be made,
+// and the ledger does not have it as begun by us.
+func (bf *before) left(ctx context.Context, s *stream, v view, listed map[string]uint64) (bool, error) {
 	switch {
 	case bf.evidence == "" || !v.enters:
 		return false, nil
-	case bf.epochs != nil && v.disk.Epoch > bf.epochs[s.doc.Scope]:
+	case listed != nil && v.disk.Epoch > listed[s.doc.Scope]:
 		return false, nil
 	}
 	doc, err := bf.ledgers.loadLedger(ctx, s)

@@ -100,30 +100,44 @@ func (cu *catchUps) look(ctx context.Context, r state.Residing, lagging map[stri
 		if lagging[sink] >= rebasesUnderWay {
 			return true, nil
 		}
-		sent, err := cu.send(ctx, r, sink)
-		var own *stateError
-		switch {
-		case errors.As(err, &own):
+		sent, err := cu.give(ctx, r, sink)
+		if err != nil {
 			return false, err
-		case err != nil:
-			cu.log.Warn("a stream cannot be sent to a sink that lacks it yet", "cell", r.Scope, "sink", sink, "err", err)
-		case sent:
+		}
+		if sent {
 			lagging[sink]++
 		}
 	}
 	return false, nil
 }
 
-// send spools the stream's state for one sink. It reports false when the
-// residency is not one that goes on.
-func (cu *catchUps) send(ctx context.Context, r state.Residing, sink string) (bool, error) {
+// give sends a stream in a turn of its own. It reports whether it was sent, and
+// returns only failures of our own state; what was left behind is seen to be
+// under way in a later round.
+func (cu *catchUps) give(ctx context.Context, r state.Residing, sink string) (bool, error) {
 	s, err := cu.rounds.stream(ctx, r.Scope)
 	if err != nil {
 		return false, stateFailed(err)
 	}
-	if s == nil {
+	if s == nil || s.turn != nil {
 		return false, nil
 	}
+	var sent bool
+	done, err := cu.rounds.turns.give(ctx, s, func(ctx context.Context) (err error) {
+		sent, err = cu.send(ctx, s, r, sink)
+		var own *stateError
+		if err == nil || errors.As(err, &own) {
+			return cu.rounds.journal.fail(err)
+		}
+		cu.log.Warn("a stream cannot be sent to a sink that lacks it yet", "cell", r.Scope, "sink", sink, "err", err)
+		return nil
+	})
+	return done && sent, err
+}
+
+// send spools the stream's state for one sink. It reports false when the
+// residency is not one that goes on.
+func (cu *catchUps) send(ctx context.Context, s *stream, r state.Residing, sink string) (bool, error) {
 	res := s.doc.Residency
 	if s.doc.ID != r.ID || res.Closed || !res.Based || !res.Linked {
 		return false, nil

@@ -15,6 +15,18 @@ type journal struct {
 	*kit
 	shadows *shadows
 	batch   batch
+	// failed is the first failure of our own state. Nothing is made durable
+	// after it: a mark on the spool would pass over what failed.
+	failed error
+}
+
+// fail keeps a failure of our own state and returns it; other errors pass.
+func (jn *journal) fail(err error) error {
+	var own *stateError
+	if jn.failed == nil && errors.As(err, &own) {
+		jn.failed = err
+	}
+	return err
 }
 
 // batch is what was spooled since the last checkpoint.
@@ -70,7 +82,7 @@ func (jn *journal) commit(ctx context.Context) error {
 		return nil
 	}
 	if err := jn.flush(ctx); err != nil {
-		return err
+		return jn.fail(err)
 	}
 	if jn.now().Sub(b.since) < checkpointEvery && b.written < checkpointBytes && len(jn.shadows.opened.excess()) == 0 {
 		return nil
@@ -82,6 +94,9 @@ func (jn *journal) commit(ctx context.Context) error {
 // every step on our own disk it is short and not given up when ctx ends: a
 // step cut short would look like a failing disk.
 func (jn *journal) flush(ctx context.Context) error {
+	if jn.failed != nil {
+		return jn.failed
+	}
 	b := &jn.batch
 	if b.last > 0 {
 		if err := jn.spool.Sync(context.WithoutCancel(ctx)); err != nil {
@@ -112,7 +127,7 @@ func (jn *journal) checkpoint(ctx context.Context) error {
 		return nil
 	}
 	if err := jn.flush(ctx); err != nil {
-		return err
+		return jn.fail(err)
 	}
 	b := jn.batch
 	jn.batch = batch{}
@@ -121,7 +136,7 @@ func (jn *journal) checkpoint(ctx context.Context) error {
 	if errors.As(err, &wait) {
 		jn.batch = b // all of it can be done again, and must
 	}
-	return err
+	return jn.fail(err)
 }
 
 // settle is the part of a checkpoint after the spool and the staged pages.
@@ -174,5 +189,8 @@ func (jn *journal) catchUp(ctx context.Context, s *stream) error {
 // saveNow stores a stream's document at once. The stream has caught up before
 // the document was changed.
 func (jn *journal) saveNow(ctx context.Context, s *stream) error {
-	return stateFailed(jn.dir.Save(context.WithoutCancel(ctx), s.doc))
+	if jn.failed != nil {
+		return jn.failed
+	}
+	return jn.fail(stateFailed(jn.dir.Save(context.WithoutCancel(ctx), s.doc)))
 }

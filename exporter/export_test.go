@@ -3,6 +3,7 @@ package exporter
 import (
 	"context"
 	"errors"
+	"time"
 )
 
 // These let a test drive an exporter by hand, round by round.
@@ -20,8 +21,11 @@ func (e *Exporter) Round(ctx context.Context) error {
 	return err
 }
 
+// Gather waits for the streams that rounds left behind.
+func (e *Exporter) Gather(most time.Duration) bool { return e.rounds.turns.gather(most) }
+
 // Checkpoint brings everything up to the spool.
-func (e *Exporter) Checkpoint(ctx context.Context) error { return e.journal.checkpoint(ctx) }
+func (e *Exporter) Checkpoint(ctx context.Context) error { return e.checkpoint(ctx) }
 
 // Deliver runs the sinks until ctx ends, Flush has them send what is spooled.
 func (e *Exporter) Deliver(ctx context.Context) error { return e.delivery.Run(ctx) }
@@ -40,10 +44,15 @@ func (e *Exporter) Unfinished() []Pending {
 
 // Unstick waits for what Run left behind, once it can end, and closes.
 func (e *Exporter) Unstick() error {
-	if e.stuck == nil {
+	if e.stuck == nil && e.rounds.turns.empty() {
 		return errors.New("Run left nothing behind")
 	}
-	<-e.stuck
-	e.stuck = nil
+	if e.stuck != nil {
+		<-e.stuck
+		e.stuck = nil
+	}
+	if !e.rounds.turns.gather(time.Minute) {
+		return errors.New("a stream is still behind")
+	}
 	return e.Close()
 }

@@ -48,7 +48,9 @@ type Options struct {
 	FS    ltxtail.FS
 	Watch func() (ltxtail.Watcher, error)
 	// Interval replaces the interval of rounds, which follows flush_ms.
-	Interval time.Duration
+	// Patience replaces the second that a round waits for one stream that
+	// waits for the bucket or the node's disk; negative is for ever.
+	Interval, Patience time.Duration
 	// Shutdown replaces the 20 seconds of the last round and delivery.
 	Shutdown time.Duration
 	// Sweep replaces the hour between two sweeps of old export objects.
@@ -80,8 +82,8 @@ type Exporter struct {
 	report    report
 	every     time.Duration
 	shutdown  time.Duration
-	// stuck ends a goroutine that Run left behind and that may still use all
-	// of this; nil when there is none.
+	// stuck ends the reading that Run left behind and that may still use all of
+	// this; nil when it did not.
 	stuck <-chan error
 }
 
@@ -172,7 +174,7 @@ func (e *Exporter) open(ctx context.Context, o Options) error {
 	if err := e.compareObjects(ctx, export); err != nil {
 		return err
 	}
-	if err := e.assemble(ctx, n, o.Random); err != nil {
+	if err := e.assemble(ctx, n, o); err != nil {
 		return err
 	}
 	e.retention.exports, e.retention.every = e.rounds.exports, o.Sweep
@@ -183,10 +185,10 @@ func (e *Exporter) open(ctx context.Context, o Options) error {
 }
 
 // assemble joins the parts: each knows those it calls.
-func (e *Exporter) assemble(ctx context.Context, n *node, random io.Reader) error {
+func (e *Exporter) assemble(ctx context.Context, n *node, o Options) error {
 	k := e.kit
 	prover := &proof.Prover{Store: k.fleet, Node: k.settings.Node, Open: k.tail.Open}
-	ls := &ledgers{kit: k, node: n, random: random}
+	ls := &ledgers{kit: k, node: n, random: o.Random}
 	fs := &shadows{kit: k, opened: opened{limit: openLimit()}, departed: true}
 	jn := &journal{kit: k, shadows: fs}
 	en := &entries{kit: k, journal: jn}
@@ -204,7 +206,10 @@ func (e *Exporter) assemble(ctx context.Context, n *node, random io.Reader) erro
 	}
 	rs := &residencies{kit: k, units: us, bases: bs, closes: cl, agenda: ag, entries: en, journal: jn, before: bf}
 	e.shadows, e.journal = fs, jn
-	e.rounds = &rounds{kit: k, prover: prover, node: n, residencies: rs, agenda: ag, before: bf, journal: jn, shadows: fs, streams: make(map[string]*stream), idle: newIdlers()}
+	e.rounds = &rounds{
+		kit: k, turns: newTurns(k, o.Patience, jn.commit), prover: prover, node: n, residencies: rs, agenda: ag, before: bf, journal: jn, shadows: fs,
+		streams: make(map[string]*stream), idle: newIdlers(),
+	}
 	e.refusals = &refusals{kit: k, delivery: e.delivery, rounds: e.rounds, journal: jn}
 	e.catchUps = &catchUps{kit: k, delivery: e.delivery, rounds: e.rounds, bases: bs}
 	return nil
@@ -227,7 +232,7 @@ func (e *Exporter) openStores(ctx context.Context, o Options) (objstore.Store, e
 	if e.fleet, err = open(o.Fleet, o.Settings.Bucket, "fleet"); err != nil {
 		return nil, err
 	}
-	e.fleet = e.pulse.store(e.fleet)
+	e.fleet = outsideStore{e.pulse.store(e.fleet)}
 	if o.Export == nil && o.Fleet != nil && o.Settings.Export.Bucket == "" {
 		o.Export = o.Fleet
 	}
@@ -253,7 +258,7 @@ func openLimit() int {
 // releases nothing: the process is to end, and the next start takes the state
 // up as after a kill.
 func (e *Exporter) Close() error {
-	if e.stuck != nil {
+	if e.stuck != nil || e.rounds != nil && !e.rounds.turns.empty() {
 		return nil
 	}
 	var errs []error

@@ -66,5 +66,5 @@ func (rd *rounds) retire() {
 func (rd *rounds) rests(s *stream) bool {
 	_, waits := rd.agenda.waiting[s.doc.Scope]
 	_, behind := rd.journal.batch.streams[s]
-	return s.status.settled() && !waits && !behind && len(s.skip) == 0 && s.unclosed == 0
+	return s.status.settled() && s.turn == nil && !waits && !behind && len(s.skip) == 0 && s.unclosed == 0
 }

@@ -145,6 +145,7 @@ func (m *model) settle(strict bool) {
 		busy := 0
 		for _, h := range m.hosts {
 			h.round()
+			h.gather()
 			busy += len(h.e.Unfinished())
 		}
 		if busy == 0 {

@@ -366,6 +366,9 @@ func (m *model) collect(c *modelCell) {
 
 // operate is what exporters do and what is done to them.
 func (m *model) operate(h *modelHost, ev event) {
+	if ev.Op != opRound && ev.Op != opFlush && ev.Op != opTick {
+		h.gather()
+	}
 	switch ev.Op {
 	case opRound:
 		for _, other := range m.hosts {

@@ -19,20 +19,27 @@ type pace struct {
 	// call and sync are how long a call of the bucket and a sync of the spool
 	// take at most.
 	call, sync time.Duration
+	// patience is how long a round waits for one stream.
+	patience time.Duration
 }
 
-// paceOf gives an eighth of the fleets each of a few paces; the others' sinks send
-// when they are told to.
+// paceOf gives an eighth of the fleets each of a few paces; the others' sinks
+// send when they are told to. The rounds of a fourth leave behind every stream
+// that makes a call.
 func paceOf(seed uint64) pace {
+	p := pace{flush: time.Hour, patience: time.Hour}
 	switch seed / 2 % 8 {
 	case 1:
-		return pace{flush: time.Millisecond}
+		p.flush = time.Millisecond
 	case 3:
-		return pace{flush: 100 * time.Millisecond, sync: 2 * time.Millisecond}
+		p.flush, p.sync = 100*time.Millisecond, 2*time.Millisecond
 	case 5:
-		return pace{flush: 5 * time.Second, call: 500 * time.Microsecond}
+		p.flush, p.call = 5*time.Second, 500*time.Microsecond
 	}
-	return pace{flush: time.Hour}
+	if seed/16%4 == 1 {
+		p.patience = time.Nanosecond
+	}
+	return p
 }
 
 // take lets up to most pass. How long is up to chance: what it decides is up

@@ -30,6 +30,13 @@ func (r *racing) arm(left int, do func()) {
 	r.left, r.do = left, do
 }
 
+// armed reports whether something is still to happen, or to be told.
+func (r *racing) armed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.do != nil || r.err != nil
+}
+
 // over disarms and reports what went wrong meanwhile.
 func (r *racing) over() error {
 	r.mu.Lock()

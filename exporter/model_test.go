@@ -59,7 +59,9 @@ type modelHost struct {
 	fault *objstore.Fault
 	race  *racing
 	e     *exporter.Exporter
-	stop  context.CancelFunc
+	// ctx is that of its rounds and deliveries, until stop.
+	ctx  context.Context
+	stop context.CancelFunc
 	done  chan error
 	// skew is what the exporter's clock is off by, in milliseconds.
 	skew atomic.Int64
@@ -198,7 +200,7 @@ func (h *modelHost) start() {
 	}
 	e, err := exporter.New(h.m.ctx, exporter.Options{
 		Settings: h.settings, Logger: slog.New(slog.NewTextHandler(io.MultiWriter(&h.m.log, &h.m.trace), &slog.HandlerOptions{ReplaceAttr: noTime})).With("node", h.settings.Node),
-		Fleet: h.store, Export: h.store, FS: alwaysNew{now: &h.m.clock}, Interval: time.Hour, Step: h.passes,
+		Fleet: h.store, Export: h.store, FS: alwaysNew{now: &h.m.clock}, Interval: time.Hour, Patience: h.m.pace.patience, Step: h.passes,
 		Spool: slowDisk{delivery.DiskFS(), h.m.pace.sync},
 		Now:   func() time.Time { return time.UnixMilli(h.m.clock.Add(1) + h.skew.Load()) },
 	})
@@ -207,7 +209,7 @@ func (h *modelHost) start() {
 	}
 	h.m.must(err)
 	ctx, stop := context.WithCancel(h.m.ctx)
-	h.e, h.stop, h.done = e, stop, make(chan error, 1)
+	h.e, h.ctx, h.stop, h.done = e, ctx, stop, make(chan error, 1)
 	go func() { h.done <- e.Deliver(ctx) }()
 	fmt.Fprintf(&h.m.trace, "%s: started\n", h.settings.Node)
 }
@@ -227,6 +229,7 @@ func (h *modelHost) halt() {
 	}
 	h.stop()
 	<-h.done
+	h.gather()
 	_ = h.e.Close() // of a process that is gone
 	h.e, h.step = nil, ""
 	fmt.Fprintf(&h.m.trace, "%s: halted\n", h.settings.Node)
@@ -250,7 +253,10 @@ func (h *modelHost) round() {
 	}
 	err := h.e.Walk()
 	if err == nil {
-		err = h.e.Round(h.m.ctx)
+		err = h.e.Round(h.ctx)
+	}
+	if h.race.armed() {
+		h.gather()
 	}
 	h.m.must(h.race.over())
 	if err != nil && !errors.Is(err, errInjected) {
@@ -258,6 +264,13 @@ func (h *modelHost) round() {
 	}
 	if err != nil && h.step != "" {
 		h.halt()
+	}
+}
+
+// gather waits for the streams that rounds left behind.
+func (h *modelHost) gather() {
+	if h.e != nil && !h.e.Gather(patience) {
+		h.m.must(fmt.Errorf("%s: a stream that was left behind does not end", h.settings.Node))
 	}
 }
 

@@ -39,7 +39,7 @@ func (o origins) settle(ctx context.Context, s *stream, v view) error {
 	if s.origin.epoch == v.disk.Epoch || len(v.disk.Files) == 0 || v.disk.Files[0].TXID == 1 {
 		return nil
 	}
-	at := origin{epoch: v.disk.Epoch, after: v.target.After, marked: o.localMarker(v)}
+	at := origin{epoch: v.disk.Epoch, after: v.target.After, marked: o.localMarker(ctx, v)}
 	if !at.marked {
 		var err error
 		if at, err = o.listed(ctx, s, v); err != nil {
@@ -55,14 +55,13 @@ func (o origins) settle(ctx context.Context, s *stream, v view) error {
 
 // localMarker reports whether the first local file is a marker. One that
 // cannot be read shows nothing.
-func (o origins) localMarker(v view) bool {
-	r, err := o.tail.Open(v.disk.Files[0])
+func (o origins) localMarker(ctx context.Context, v view) bool {
+	r, err := openNode(ctx, o.tail, v.disk.Files[0])
 	if err != nil {
 		return false
 	}
 	defer r.Close()
-	info, err := r.Stat()
-	return err == nil && isMarker(r, info.Size(), v.disk.Files[0].TXID)
+	return isMarker(r, r.size, v.disk.Files[0].TXID)
 }
 
 // maxMarker is more bytes than a file without pages has.

@@ -54,6 +54,9 @@ func (rf *refusals) tell(ctx context.Context, list []delivery.Refusal) (told []d
 			rf.log.Error("records of a stream were refused that the state database does not know", "cell", r.Scope, "sink", r.Sink)
 			continue
 		}
+		if s.turn != nil {
+			continue // the next position may be taken; it is told later
+		}
 		if err := rf.spoolGap(s, r); err != nil {
 			return told, err
 		}
@@ -130,6 +133,8 @@ func (rf *refusals) spoolGap(s *stream, r delivery.Refusal) error {
 // round reports what was refused, works on the cells, and then sends sinks the
 // streams that they lack.
 func (e *Exporter) round(ctx context.Context) error {
+	e.rounds.turns.mu.Lock()
+	defer e.rounds.turns.mu.Unlock()
 	if err := e.refusals.report(ctx); err != nil {
 		return err
 	}
@@ -154,12 +159,19 @@ func (e *Exporter) deliver(ctx context.Context) error {
 		if err != nil || len(list) == 0 {
 			return err
 		}
-		if err := e.refusals.report(ctx); err != nil {
-			return err
-		}
-		if err := e.journal.checkpoint(ctx); err != nil {
+		if err := e.tellRefused(ctx); err != nil {
 			return err
 		}
 	}
 	return errors.New("a sink's place refuses also the gaps that tell of refused records")
+}
+
+// tellRefused spools what is to be told, durably.
+func (e *Exporter) tellRefused(ctx context.Context) error {
+	e.rounds.turns.mu.Lock()
+	defer e.rounds.turns.mu.Unlock()
+	if err := e.refusals.report(ctx); err != nil {
+		return err
+	}
+	return e.journal.checkpoint(ctx)
 }

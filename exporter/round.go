@@ -20,9 +20,11 @@ import (
 // parallelProofs is how many cells the bucket is asked about at once.
 const parallelProofs = 8
 
-// rounds decide what is worked on and when. They belong to one goroutine.
+// rounds decide what is worked on and when. They hold the lock of turns while
+// they do.
 type rounds struct {
 	*kit
+	turns       *turns
 	prover      *proof.Prover
 	node        *node
 	residencies *residencies
@@ -71,6 +73,9 @@ func (rd *rounds) round(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := rd.turns.failed(); err != nil {
+		return err
+	}
 	if len(exams) == 0 {
 		return rd.finish(ctx)
 	}
@@ -94,11 +99,14 @@ func (rd *rounds) take(ctx context.Context, exams []*exam) error {
 		n, asks := rd.agenda.together(len(exams))
 		rd.prove(ctx, exams[:n], asks)
 		for i, x := range exams[:n] {
+			if x.s.turn != nil {
+				continue
+			}
 			if ctx.Err() != nil {
 				rd.requeue(ctx, exams[i:], nil)
 				return nil
 			}
-			if err := rd.work(ctx, x); err != nil {
+			if _, err := rd.turns.give(ctx, x.s, func(ctx context.Context) error { return rd.work(ctx, x) }); err != nil {
 				return err
 			}
 			if err := rd.journal.commitIfLarge(ctx); err != nil {
@@ -141,7 +149,7 @@ func (rd *rounds) dueExams(ctx context.Context) ([]*exam, error) {
 		if err != nil {
 			return nil, err
 		}
-		if s == nil || s.wait.due > rd.agenda.n && !rd.agenda.all() {
+		if s == nil || s.turn != nil || s.wait.due > rd.agenda.n && !rd.agenda.all() {
 			continue
 		}
 		if r := s.doc.Residency; r.Based {
@@ -160,7 +168,10 @@ func (rd *rounds) dueExams(ctx context.Context) ([]*exam, error) {
 		s.left = 0
 		exams = append(exams, &exam{s: s, view: v})
 	}
-	clear(rd.agenda.changed)
+	maps.DeleteFunc(rd.agenda.changed, func(scope string, _ struct{}) bool {
+		s := rd.streams[scope]
+		return s == nil || s.turn == nil // else it is still to be looked at
+	})
 	// Room in the spool goes to whoever had none for longest.
 	slices.SortStableFunc(exams, func(a, b *exam) int { return cmp.Compare(a.s.served, b.s.served) })
 	if rd.agenda.hurry != nil {
@@ -206,26 +217,34 @@ func (rd *rounds) exports(class string) bool {
 	return celld.DefaultClass(class)
 }
 
-// prove asks the bucket about the exams, so many at once.
+// prove asks the bucket about the exams, so many at once. Those that are not
+// answered in time are left behind.
 func (rd *rounds) prove(ctx context.Context, exams []*exam, asks int) {
+	hurry, listed := rd.agenda.hurry, rd.before.epochs
 	var g errgroup.Group
 	g.SetLimit(asks)
+	rd.turns.mu.Unlock()
 	for _, x := range exams {
 		g.Go(func() error {
-			own, cancel := rd.agenda.share(ctx)
-			defer cancel()
-			rd.examine(own, x)
+			ask := func(ctx context.Context) {
+				own, cancel := hurry.share(ctx)
+				defer cancel()
+				rd.examine(own, x, listed)
+			}
+			rd.turns.prove(ctx, x.s, ask, func(ctx context.Context) error { return rd.work(ctx, x) })
 			return nil
 		})
 	}
 	_ = g.Wait() // every exam carries its own error
+	rd.turns.mu.Lock()
 }
 
 // examine asks the bucket about one stream. Of a residency that is left to an
-// exporter before us it asks only whether the cell is still ours.
-func (rd *rounds) examine(ctx context.Context, x *exam) {
+// exporter before us, by the list of those, it asks only whether the cell is
+// still ours.
+func (rd *rounds) examine(ctx context.Context, x *exam, listed map[string]uint64) {
 	defer rd.pulse.beat()
-	if x.view.left, x.err = rd.before.left(ctx, x.s, x.view); x.err != nil {
+	if x.view.left, x.err = rd.before.left(ctx, x.s, x.view, listed); x.err != nil {
 		return
 	}
 	if x.view.left {
@@ -241,6 +260,9 @@ func (rd *rounds) examine(ctx context.Context, x *exam) {
 func (rd *rounds) requeue(ctx context.Context, exams []*exam, err error) {
 	for _, x := range exams {
 		s := x.s
+		if s.turn != nil {
+			continue
+		}
 		s.wait.due = rd.agenda.n + 1
 		rd.agenda.waiting[s.doc.Scope] = s
 		if err == nil || ctx.Err() != nil {
@@ -259,7 +281,7 @@ const allWait = "no stream goes on: "
 // the stream becomes its status; only a failure of our own state is returned.
 func (rd *rounds) work(ctx context.Context, x *exam) error {
 	s := x.s
-	ctx, cancel := rd.agenda.share(ctx)
+	ctx, cancel := rd.agenda.hurry.share(ctx)
 	defer cancel()
 	defer rd.pulse.beat()
 	err := x.err
@@ -273,7 +295,7 @@ func (rd *rounds) work(ctx context.Context, x *exam) error {
 	var own *stateError
 	switch {
 	case errors.As(err, &own):
-		return err
+		return rd.journal.fail(err)
 	case errors.Is(err, context.Canceled):
 		rd.agenda.later(s)
 		return nil
@@ -391,6 +413,8 @@ func (rd *rounds) lookAgain(ctx context.Context) error {
 // release closes the shadows of all streams.
 func (rd *rounds) release() error {
 	var errs []error
+	rd.turns.mu.Lock()
+	defer rd.turns.mu.Unlock()
 	for _, s := range rd.streams {
 		if s.shadow == nil {
 			continue

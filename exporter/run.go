@@ -172,7 +172,9 @@ func (e *Exporter) once(ctx context.Context, deadline time.Time) ([]Pending, err
 		case <-time.After(min(e.every, lowLatency)):
 		}
 	}
-	if err := errors.Join(ctx.Err(), e.journal.checkpoint(ctx)); err != nil {
+	cancel()
+	(ending{e}).gather()
+	if err := errors.Join(ctx.Err(), e.checkpoint(ctx)); err != nil {
 		return nil, err
 	}
 	left, err := e.onceLeft(ctx, last, walk)
@@ -201,13 +203,28 @@ func (e *Exporter) onceLeft(ctx context.Context, last, walk error) (left []Pendi
 	if last != nil {
 		left = append(left, Pending{Cell: "all cells", Reason: last.Error()})
 	}
-	if e.rounds.agenda.n > 0 && e.catchUps.pending() {
+	if e.lacking() {
 		left = append(left, Pending{Cell: "all cells", Reason: "a sink lacks streams that are not sent to it as a whole yet"})
 	}
 	if walk != nil {
 		left = append(left, Pending{Cell: "watch directory", Reason: walk.Error()})
 	}
 	return left, nil
+}
+
+// checkpoint brings everything up to the spool.
+func (e *Exporter) checkpoint(ctx context.Context) error {
+	e.rounds.turns.mu.Lock()
+	defer e.rounds.turns.mu.Unlock()
+	return e.journal.checkpoint(ctx)
+}
+
+// lacking reports whether a sink may lack streams that are still to be sent to
+// it as a whole.
+func (e *Exporter) lacking() bool {
+	e.rounds.turns.mu.Lock()
+	defer e.rounds.turns.mu.Unlock()
+	return e.rounds.agenda.n > 0 && e.catchUps.pending()
 }
 
 // walk reads the directory when it was not read whole yet.
@@ -228,6 +245,8 @@ func later(a, b time.Time) time.Time {
 // busy reports whether a later round may finish something. What is left to an
 // exporter before us is not finished by waiting.
 func (rd *rounds) busy() bool {
+	rd.turns.mu.Lock()
+	defer rd.turns.mu.Unlock()
 	for _, s := range rd.streams {
 		if !s.status.settled() && s.left == 0 {
 			return true

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"celldexport/internal/celld"
@@ -14,14 +13,14 @@ import (
 )
 
 // scripts finds the script that a cell belongs to. Deployments are read when
-// first needed and again, at most once per refresh, when a class is unknown.
+// first needed and again, at most once per refresh, when a class is unknown. Two
+// streams may read them at a time: nothing may be locked during a call outside.
 type scripts struct {
 	store objstore.Store
 	// fixed is the script named in the settings; nothing is read then.
 	fixed string
 	now   func() time.Time
 
-	mu        sync.Mutex
 	current   string
 	manifests []celld.Manifest
 	read      time.Time
@@ -42,8 +41,6 @@ func (s *scripts) find(ctx context.Context, scope celld.Scope) (string, error) {
 	if s.fixed != "" {
 		return s.fixed, nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	script, err := s.lookup(scope)
 	if err == nil || (!s.read.IsZero() && s.now().Sub(s.read) < refreshScripts) {
 		return script, err

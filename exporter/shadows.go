@@ -162,7 +162,7 @@ func (jn *journal) openBase(s *stream) error {
 	if err != nil {
 		return err
 	}
-	s.shadow, s.base = o.shadow, o.base
+	s.openShadow = *o
 	jn.shadows.opened.use(s)
 	return nil
 }
@@ -186,7 +186,7 @@ func (fs *shadows) dropBase(s *stream) {
 	if err := s.shadow.Close(); err != nil {
 		fs.log.Warn("close shadow", "cell", s.doc.Scope, "err", err)
 	}
-	s.shadow, s.base, s.plan = nil, nil, nil
+	s.openShadow, s.plan = openShadow{}, nil
 	fs.opened.forget(s)
 }
 
@@ -196,8 +196,13 @@ func (jn *journal) replaceShadow(s *stream, sh state.Shadow) {
 	if old := s.doc.Shadow.File; old != "" && old != sh.File {
 		jn.batch.obsolete = append(jn.batch.obsolete, old)
 	}
-	jn.batch.obsolete = slices.DeleteFunc(jn.batch.obsolete, func(name string) bool { return name == sh.File })
+	jn.keep(sh.File)
 	s.doc.Shadow = sh
+}
+
+// keep has a shadow file not removed: it is made anew.
+func (jn *journal) keep(name string) {
+	jn.batch.obsolete = slices.DeleteFunc(jn.batch.obsolete, func(old string) bool { return old == name })
 }
 
 // opened keeps the number of open shadows within limits: the longest unused
@@ -223,10 +228,12 @@ func (o *opened) forget(s *stream) {
 
 // excess are the streams whose shadows are to be closed when too many are
 // open: a fourth of them at once, since they are closed after a checkpoint and
-// each stream in turn would cost one.
+// each stream in turn would cost one. One that was left behind may be using
+// its own.
 func (o *opened) excess() []*stream {
 	if len(o.order) <= o.limit {
 		return nil
 	}
-	return slices.Clone(o.order[:len(o.order)-o.limit*3/4])
+	oldest := slices.Clone(o.order[:len(o.order)-o.limit*3/4])
+	return slices.DeleteFunc(oldest, func(s *stream) bool { return s.turn != nil })
 }

@@ -72,6 +72,9 @@ const maxTrouble = 100
 
 // publish files the state of the rounds for other goroutines.
 func (e *Exporter) publish(roundErr error) {
+	e.rounds.turns.mu.Lock()
+	defer e.rounds.turns.mu.Unlock()
+	e.rounds.turns.tell()
 	sum := Summary{Rounds: e.rounds.agenda.n, Watch: e.tail.Stats(), Streams: make(map[State]int), Oldest: make(map[State]time.Time)}
 	if roundErr != nil {
 		sum.RoundError = roundErr.Error()

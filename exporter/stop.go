@@ -45,11 +45,11 @@ const (
 )
 
 // share is the time that one stream may take.
-func (ag *agenda) share(ctx context.Context) (context.Context, context.CancelFunc) {
-	if ag.hurry == nil {
+func (h *hurry) share(ctx context.Context) (context.Context, context.CancelFunc) {
+	if h == nil {
 		return ctx, func() {}
 	}
-	return context.WithTimeout(ctx, ag.hurry.each)
+	return context.WithTimeout(ctx, h.each)
 }
 
 // together is how many of so many streams are proven before they are worked
@@ -108,13 +108,14 @@ func await(read <-chan error, most time.Duration) (over bool, err error) {
 // what is left. The error is one that ends the process with a failure.
 func (en ending) look(ctx context.Context) error {
 	begun := time.Now()
+	en.gather()
 	walk, cancel := context.WithTimeout(ctx, en.shutdown/4)
 	err := en.tail.Scan(walk)
 	cancel()
 	if errors.Is(err, ltxtail.ErrSilent) {
 		// Nothing may be asked of the tail now.
 		en.log.Error("the watch directory does not answer: what it holds and was not read goes out at the next start", append(en.lastSeen(), "err", err)...)
-		return en.journal.checkpoint(ctx)
+		return en.checkpoint(ctx)
 	}
 	if err != nil {
 		en.log.Warn("last walk of the watch directory", "err", err)
@@ -131,7 +132,20 @@ func (en ending) look(ctx context.Context) error {
 	}
 	en.tellLeft(left)
 	en.tellLacking()
-	return en.journal.checkpoint(ctx)
+	return en.checkpoint(ctx)
+}
+
+// gather has the rounds from now on wait for every stream, in the time that
+// they have, and ends those that were left behind: their context is done. One
+// that does not end even so hangs in a call to the node's disk.
+func (en ending) gather() {
+	ts := en.rounds.turns
+	if !ts.gather(tailTime) {
+		en.log.Error("a file of the watch directory does not answer: its streams go on at the next start")
+	}
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	ts.patience = -1
 }
 
 // lastRounds export everything that can be proven now. The first looks at all
@@ -145,10 +159,8 @@ func (en ending) lastRounds(ctx context.Context) (err error) {
 	ag := en.rounds.agenda
 	for all := true; ; all = false {
 		ag.hurry = &hurry{all: all, each: en.shutdown / 10}
-		if err = en.refusals.report(ctx); err == nil {
-			err = en.rounds.round(ctx)
-		}
-		if err != nil || ctx.Err() != nil || !en.moved() {
+		var moved bool
+		if moved, err = en.lastRound(ctx); err != nil || ctx.Err() != nil || !moved {
 			break
 		}
 	}
@@ -160,14 +172,23 @@ func (en ending) lastRounds(ctx context.Context) (err error) {
 	return err
 }
 
-// moved reports whether the round spooled something of a stream that has more.
-func (en ending) moved() bool {
+// lastRound is one of them. It reports whether it spooled something of a stream
+// that has more.
+func (en ending) lastRound(ctx context.Context) (bool, error) {
+	en.rounds.turns.mu.Lock()
+	defer en.rounds.turns.mu.Unlock()
+	if err := en.refusals.report(ctx); err != nil {
+		return false, err
+	}
+	if err := en.rounds.round(ctx); err != nil {
+		return false, err
+	}
 	for _, s := range en.rounds.streams {
 		if s.served == en.rounds.agenda.n && !s.status.settled() {
-			return true
+			return true, nil
 		}
 	}
-	return false
+	return false, nil
 }
 
 // leftover is a stream that is not done, and what is known to be left of it.
@@ -186,6 +207,8 @@ type leftover struct {
 // round did not come to are among them whatever their state says.
 func (en ending) leftovers(ctx context.Context) ([]leftover, error) {
 	rd := en.rounds
+	rd.turns.mu.Lock()
+	defer rd.turns.mu.Unlock()
 	for _, scope := range rd.tail.Dirty() {
 		rd.agenda.changed[scope] = struct{}{}
 	}

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"celldexport/diffpage"
-	"celldexport/diffpage/shadow"
 	"celldexport/envelope"
 	"celldexport/envelope/rowset"
 	"celldexport/exporter/state"
@@ -23,10 +21,9 @@ type stream struct {
 	doc   *state.Stream
 	// led is the stream's entry in the ledger as last read or written.
 	led *ledger.Stream
-	// base is the owner map and schema over the shadow, opened when needed.
-	base   *diffpage.Base
-	shadow *shadow.Shadow
-	// used is when they were last needed.
+	// openShadow is the shadow with its owner map, opened when needed, used
+	// when that was last.
+	openShadow
 	used time.Time
 	// plan is that of the last unit; while the schema stays it goes on.
 	plan      *rowset.Plan
@@ -46,6 +43,9 @@ type stream struct {
 	left uint64
 	// origin is where the files of an epoch begin.
 	origin origin
+	// turn is set while the stream was left behind: nothing but its own worker
+	// touches it then.
+	turn *turn
 }
 
 func newStream(scope celld.Scope, doc *state.Stream) *stream {

@@ -22,6 +22,10 @@ func (rd *rounds) trimShadows(ctx context.Context) error {
 		if err != nil {
 			return stateFailed(err)
 		}
+		if s := rd.streams[doc.Scope]; s != nil && s.turn != nil {
+			rd.shadows.departed = true // it is looked at again
+			continue
+		}
 		if err := rd.trimShadow(ctx, doc); err != nil {
 			return err
 		}

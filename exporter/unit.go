@@ -133,7 +133,7 @@ type staged struct {
 // when there is no equal local file or that one turns out to be damaged.
 func (us *units) stage(ctx context.Context, s *stream, u proof.Unit) (staged, error) {
 	if u.Local != nil {
-		st, err := us.stageLocal(*u.Local)
+		st, err := us.stageLocal(ctx, *u.Local)
 		if err == nil && st.info.Checksum == u.Checksum {
 			return st, checkTXIDs(st.info, u.Min, u.Max)
 		}
@@ -155,7 +155,7 @@ func (us *units) stage(ctx context.Context, s *stream, u proof.Unit) (staged, er
 		return staged{}, errors.Join(err, st.images.Close())
 	}
 	if u.Differs != nil {
-		if err := us.compareTwins(st, *u.Differs); err != nil {
+		if err := us.compareTwins(ctx, st, *u.Differs); err != nil {
 			return staged{}, errors.Join(err, st.images.Close())
 		}
 	}
@@ -169,17 +169,13 @@ func checkTXIDs(info ltxfile.Info, minTXID, maxTXID uint64) error {
 	return nil
 }
 
-func (us *units) stageLocal(f ltxtail.File) (staged, error) {
-	r, err := us.tail.Open(f)
+func (us *units) stageLocal(ctx context.Context, f ltxtail.File) (staged, error) {
+	r, err := openNode(ctx, us.tail, f)
 	if err != nil {
 		return staged{}, err
 	}
 	defer r.Close()
-	info, err := r.Stat()
-	if err != nil {
-		return staged{}, fmt.Errorf("stage %s: %w", f.Path, err)
-	}
-	st, err := us.decode(r, info.Size())
+	st, err := us.decode(r, r.size)
 	if err != nil {
 		return staged{}, fmt.Errorf("stage %s: %w", f.Path, err)
 	}
@@ -225,8 +221,8 @@ func (us *units) decode(r io.Reader, size int64) (staged, error) {
 // compareTwins decides between an object that was encoded again and two
 // writers: the pages of both files must be equal. A local file that cannot be
 // read in full is no evidence of a second writer.
-func (us *units) compareTwins(st staged, local ltxtail.File) error {
-	twin, err := us.stageLocal(local)
+func (us *units) compareTwins(ctx context.Context, st staged, local ltxtail.File) error {
+	twin, err := us.stageLocal(ctx, local)
 	if err != nil {
 		return nil
 	}

@@ -1,0 +1,352 @@
+package exporter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"sync"
+	"time"
+
+	"celldexport/internal/objstore"
+	"celldexport/ltxtail"
+)
+
+// turns let one worker at a time work on streams and on what they share, so
+// that none of it needs a lock of its own. A worker that waits for the bucket
+// or for the node's disk lets go of the lock for that time, and only there.
+// The rounds wait for each worker, but one that is still out when their
+// patience ends is left behind: it goes on by itself, nothing else is done
+// with its stream meanwhile, and the other streams go on. So a call that never
+// comes back holds up the stream that made it.
+type turns struct {
+	*kit
+	// mu is held by whoever works on streams: a worker, or the rounds.
+	mu sync.Mutex
+	// patience is how long the rounds wait for one stream, negative for as
+	// long as it takes.
+	patience time.Duration
+	// behind are the streams that were left behind, slots bound those of them
+	// that hold memory for a unit.
+	behind map[*stream]*turn
+	slots  chan struct{}
+	// finish makes durable what a worker that was left behind has done.
+	finish func(context.Context) error
+	// stray is the first failure of our own state that such a worker met.
+	stray error
+}
+
+// turn is the work on one stream. The lock of turns guards its fields.
+type turn struct {
+	turns  *turns
+	stream *stream
+	// call is what it waits for, nil while it works.
+	call *call
+	// over says that its work, or its proof, is done; left that nobody waited
+	// for it.
+	over, left bool
+	ended      chan struct{}
+}
+
+// call is a request or a file that does not depend on us.
+type call struct{ op, name string }
+
+const (
+	// defaultPatience is long for a call to a bucket, and short for a change
+	// to be late.
+	defaultPatience = time.Second
+	// mostBehind is how many streams may be left behind, mostAtWork how many
+	// of them beyond their proof: each may hold max_tx_bytes. When there are
+	// as many the rounds wait.
+	mostBehind = 64
+	mostAtWork = 8
+)
+
+func newTurns(k *kit, patience time.Duration, finish func(context.Context) error) *turns {
+	if patience == 0 {
+		patience = defaultPatience
+	}
+	return &turns{kit: k, patience: patience, behind: make(map[*stream]*turn), slots: make(chan struct{}, mostAtWork), finish: finish}
+}
+
+// turnKey is under which a context knows whose turn it is.
+type turnKey struct{}
+
+func (ts *turns) begin(s *stream) *turn {
+	return &turn{turns: ts, stream: s, ended: make(chan struct{})}
+}
+
+// give has work done on a stream. done is false when it is not over yet: it
+// goes on, and its error becomes stray. The caller holds the lock.
+func (ts *turns) give(ctx context.Context, s *stream, work func(context.Context) error) (done bool, err error) {
+	if ts.patience < 0 {
+		return true, work(ctx)
+	}
+	t := ts.begin(s)
+	go func() {
+		ts.mu.Lock()
+		defer ts.mu.Unlock()
+		err = t.work(ctx, work)
+	}()
+	ts.mu.Unlock()
+	slot := ts.wait(t)
+	ts.mu.Lock()
+	if t.over {
+		if slot {
+			<-ts.slots
+		}
+		return true, err
+	}
+	t.leave()
+	return false, nil
+}
+
+// wait waits for the end of a turn or for the end of the patience with it. It
+// reports whether it holds a slot for a turn to be left behind in.
+func (ts *turns) wait(t *turn) (slot bool) {
+	timer := time.NewTimer(ts.patience)
+	defer timer.Stop()
+	for {
+		select {
+		case <-t.ended:
+			return false
+		case <-timer.C:
+		}
+		select {
+		case ts.slots <- struct{}{}:
+			return true
+		default:
+			timer.Reset(max(ts.patience, time.Millisecond))
+		}
+	}
+}
+
+// leave goes on without the turn.
+func (t *turn) leave() {
+	t.left = true
+	t.stream.turn = t
+	t.turns.behind[t.stream] = t
+	t.stream.status.set(t.turns.now(), StateWaiting, t.reason())
+}
+
+// work does a turn's work and ends it. The lock is held.
+func (t *turn) work(ctx context.Context, work func(context.Context) error) error {
+	ts := t.turns
+	err := work(context.WithValue(ctx, turnKey{}, t))
+	t.over = true
+	close(t.ended)
+	if !t.left {
+		return err
+	}
+	if err == nil {
+		err = ts.finish(ctx)
+	}
+	if ts.stray == nil {
+		ts.stray = err
+	}
+	t.stream.turn = nil
+	delete(ts.behind, t.stream)
+	<-ts.slots
+	return nil
+}
+
+// prove asks about a stream and waits for the answer. When it does not come
+// in time the stream is left behind, and work is done on it once it comes. The
+// caller does not hold the lock.
+func (ts *turns) prove(ctx context.Context, s *stream, ask func(context.Context), work func(context.Context) error) {
+	if ts.patience < 0 {
+		ask(ctx)
+		return
+	}
+	t, asked := ts.begin(s), make(chan struct{})
+	go func() {
+		ask(ctx)
+		ts.mu.Lock()
+		defer ts.mu.Unlock()
+		close(asked)
+		if t.over = !t.left; t.over {
+			return
+		}
+		ts.mu.Unlock()
+		ts.slots <- struct{}{} // those that hold one end, if only by their deadlines
+		ts.mu.Lock()
+		_ = t.work(ctx, work) // it is kept as stray
+	}()
+	timer := time.NewTimer(ts.patience)
+	defer timer.Stop()
+	for {
+		select {
+		case <-asked:
+			return
+		case <-timer.C:
+		}
+		ts.mu.Lock()
+		late := !t.over && len(ts.behind) < mostBehind
+		if late {
+			t.leave()
+		}
+		ts.mu.Unlock()
+		if late {
+			return
+		}
+		timer.Reset(max(ts.patience, time.Millisecond))
+	}
+}
+
+// reason says what a turn that was left behind waits for.
+func (t *turn) reason() string {
+	if t.call == nil {
+		return "the bucket has not answered yet what is durable and still ours; the other streams go on"
+	}
+	return fmt.Sprintf("%s %s has not come to an end yet; the other streams go on", t.call.op, t.call.name)
+}
+
+// tell brings the reasons of the streams that were left behind up to date.
+func (ts *turns) tell() {
+	for s, t := range ts.behind {
+		s.status.Reason = t.reason()
+	}
+}
+
+// failed returns the failure that a worker left behind, once.
+func (ts *turns) failed() error {
+	err := ts.stray
+	ts.stray = nil
+	return err
+}
+
+// empty reports whether nobody is left behind.
+func (ts *turns) empty() bool {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	return len(ts.behind) == 0
+}
+
+// gather waits until nobody is left behind, and reports false when that takes
+// too long. The caller does not hold the lock.
+func (ts *turns) gather(most time.Duration) bool {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	for {
+		var t *turn
+		ts.mu.Lock()
+		for _, t = range ts.behind {
+			break
+		}
+		ts.mu.Unlock()
+		if t == nil {
+			return true
+		}
+		select {
+		case <-t.ended:
+		case <-timer.C:
+			return false
+		}
+	}
+}
+
+// outside lets go of the lock, when a worker's turn has it, until back is
+// called: the call does not depend on us. The worker makes one such call at a
+// time.
+func outside(ctx context.Context, c *call) (back func()) {
+	t, ok := ctx.Value(turnKey{}).(*turn)
+	if !ok {
+		return func() {}
+	}
+	return t.outside(c)
+}
+
+func (t *turn) outside(c *call) (back func()) {
+	t.call = c
+	t.turns.mu.Unlock()
+	return t.back
+}
+
+func (t *turn) back() {
+	t.turns.mu.Lock()
+	t.call = nil
+}
+
+// outsideStore makes every call of a store, and every reading of a body, one
+// that happens outside.
+type outsideStore struct{ objstore.Store }
+
+func (s outsideStore) List(ctx context.Context, prefix, after string) iter.Seq2[objstore.Object, error] {
+	return func(yield func(objstore.Object, error) bool) {
+		c := &call{"list", prefix}
+		back := outside(ctx, c)
+		defer func() { back() }()
+		for obj, err := range s.Store.List(ctx, prefix, after) {
+			back()
+			back = func() {}
+			more := yield(obj, err)
+			back = outside(ctx, c)
+			if !more {
+				return
+			}
+		}
+	}
+}
+
+func (s outsideStore) Get(ctx context.Context, key string, opts objstore.GetOptions) (io.ReadCloser, objstore.Object, error) {
+	c := &call{"get", key}
+	back := outside(ctx, c)
+	body, obj, err := s.Store.Get(ctx, key, opts)
+	back()
+	if t, ok := ctx.Value(turnKey{}).(*turn); ok && err == nil {
+		body = struct {
+			io.Reader
+			io.Closer
+		}{outsideReader{body, t, c}, body}
+	}
+	return body, obj, err
+}
+
+func (s outsideStore) Put(ctx context.Context, key string, body io.ReaderAt, size int64, opts objstore.PutOptions) (objstore.Object, error) {
+	defer outside(ctx, &call{"put", key})()
+	return s.Store.Put(ctx, key, body, size, opts)
+}
+
+func (s outsideStore) Delete(ctx context.Context, key string) error {
+	defer outside(ctx, &call{"delete", key})()
+	return s.Store.Delete(ctx, key)
+}
+
+// outsideReader reads outside.
+type outsideReader struct {
+	r    io.Reader
+	turn *turn
+	call *call
+}
+
+func (r outsideReader) Read(b []byte) (int, error) {
+	defer r.turn.outside(r.call)()
+	return r.r.Read(b)
+}
+
+// nodeFile is an open file of the node's disk, which is read outside.
+type nodeFile struct {
+	io.Reader
+	io.Closer
+	size int64
+}
+
+// openNode opens a file of the node's disk.
+func openNode(ctx context.Context, tail *ltxtail.Tail, f ltxtail.File) (nodeFile, error) {
+	c := &call{"read", f.Path}
+	defer outside(ctx, c)()
+	file, err := tail.Open(f)
+	if err != nil {
+		return nodeFile{}, err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return nodeFile{}, fmt.Errorf("size of %s: %w", f.Path, errors.Join(err, file.Close()))
+	}
+	open := nodeFile{file, file, info.Size()}
+	if t, ok := ctx.Value(turnKey{}).(*turn); ok {
+		open.Reader = outsideReader{file, t, c}
+	}
+	return open, nil
+}
