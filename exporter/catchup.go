@@ -59,6 +59,13 @@ func (cu *catchUps) round(ctx context.Context) error {
 	return cu.pass(ctx, lagging)
 }
 
+// lacking is pending once a round has looked.
+func (cu *catchUps) lacking() bool {
+	cu.rounds.turns.mu.Lock()
+	defer cu.rounds.turns.mu.Unlock()
+	return cu.rounds.agenda.n > 0 && cu.pending()
+}
+
 // pending reports whether open streams may wait to be sent to a sink.
 func (cu *catchUps) pending() bool { return !cu.clean }
 

@@ -87,7 +87,7 @@ func runChild(text string) error {
 	c := &crasher{at: spec.Crash}
 	e, err := exporter.New(ctx, exporter.Options{
 		Settings: s, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-		Fleet: crashStore{store, c}, Export: crashStore{export, c}, Interval: cmp.Or(spec.Interval, 10*time.Millisecond), Patience: patience,
+		Fleet: crashStore{store, c}, Export: crashStore{export, c}, Interval: cmp.Or(spec.Interval, 10*time.Millisecond), Waits: exporter.Waits{Patience: patience},
 		Step: c.step, Shadow: c.shadow, Spool: crashFS{delivery.DiskFS(), c},
 	})
 	if err != nil {

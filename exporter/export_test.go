@@ -24,8 +24,15 @@ func (e *Exporter) Round(ctx context.Context) error {
 // Gather waits for the streams that rounds left behind.
 func (e *Exporter) Gather(most time.Duration) bool { return e.rounds.turns.gather(most) }
 
+// Behind is how many streams are left behind.
+func (e *Exporter) Behind() int {
+	e.rounds.turns.mu.Lock()
+	defer e.rounds.turns.mu.Unlock()
+	return len(e.rounds.turns.behind)
+}
+
 // Checkpoint brings everything up to the spool.
-func (e *Exporter) Checkpoint(ctx context.Context) error { return e.checkpoint(ctx) }
+func (e *Exporter) Checkpoint(ctx context.Context) error { return e.rounds.checkpoint(ctx) }
 
 // Deliver runs the sinks until ctx ends, Flush has them send what is spooled.
 func (e *Exporter) Deliver(ctx context.Context) error { return e.delivery.Run(ctx) }

@@ -2,9 +2,10 @@
 // has every pending transaction proven against the fleet bucket, turns units
 // into records and hands them to the sinks through the spool.
 //
-// Work is done in rounds, by one goroutine. A round takes the cells that
-// changed, proves them in parallel, exports what is proven one after the
-// other, and commits: spool, then shadows, then the state database. One
+// Work is done in rounds. A round takes the cells that changed, proves them in
+// parallel, exports what is proven one after the other, and commits: spool,
+// then shadows, then the state database. A stream whose call to the bucket or
+// the node's disk does not come back is left behind, and the others go on. One
 // stream's trouble is its own state; only a failure of the state directory
 // stops the export.
 package exporter
@@ -48,13 +49,8 @@ type Options struct {
 	FS    ltxtail.FS
 	Watch func() (ltxtail.Watcher, error)
 	// Interval replaces the interval of rounds, which follows flush_ms.
-	// Patience replaces the second that a round waits for one stream that
-	// waits for the bucket or the node's disk; negative is for ever.
-	Interval, Patience time.Duration
-	// Shutdown replaces the 20 seconds of the last round and delivery.
-	Shutdown time.Duration
-	// Sweep replaces the hour between two sweeps of old export objects.
-	Sweep time.Duration
+	Interval time.Duration
+	Waits
 	// Spool replaces the file system below the spool; nil is the operating
 	// system's. Step is called at every step of a commit: an error it returns
 	// is one of the state directory.
@@ -66,6 +62,18 @@ type Options struct {
 	// Now and Random replace the clock and the source of random bytes.
 	Now    func() time.Time
 	Random io.Reader
+}
+
+// Waits replace how long the exporter waits for something; zero values are the
+// defaults.
+type Waits struct {
+	// Patience is how long a round waits for one stream that waits for the
+	// bucket or the node's disk, instead of a second; negative is for ever.
+	Patience time.Duration
+	// Shutdown is for the last round and delivery, instead of 20 seconds.
+	Shutdown time.Duration
+	// Sweep is between two sweeps of old export objects, instead of an hour.
+	Sweep time.Duration
 }
 
 // Exporter exports one node's cells. Run or Once is called once.
@@ -192,7 +200,8 @@ func (e *Exporter) assemble(ctx context.Context, n *node, o Options) error {
 	fs := &shadows{kit: k, opened: opened{limit: openLimit()}, departed: true}
 	jn := &journal{kit: k, shadows: fs}
 	en := &entries{kit: k, journal: jn}
-	us := &units{kit: k, ledgers: ls, shadows: fs, journal: jn, entries: en}
+	ts := newTurns(k, o.Patience, jn.commit)
+	us := &units{kit: k, turns: ts, ledgers: ls, shadows: fs, journal: jn, entries: en}
 	ag := &agenda{kit: k, changed: make(map[string]struct{}), waiting: make(map[string]*stream)}
 	bf, err := openBefore(ctx, k, n.before)
 	if err != nil {
@@ -207,7 +216,7 @@ func (e *Exporter) assemble(ctx context.Context, n *node, o Options) error {
 	rs := &residencies{kit: k, units: us, bases: bs, closes: cl, agenda: ag, entries: en, journal: jn, before: bf}
 	e.shadows, e.journal = fs, jn
 	e.rounds = &rounds{
-		kit: k, turns: newTurns(k, o.Patience, jn.commit), prover: prover, node: n, residencies: rs, agenda: ag, before: bf, journal: jn, shadows: fs,
+		kit: k, turns: ts, prover: prover, node: n, residencies: rs, agenda: ag, before: bf, journal: jn, shadows: fs,
 		streams: make(map[string]*stream), idle: newIdlers(),
 	}
 	e.refusals = &refusals{kit: k, delivery: e.delivery, rounds: e.rounds, journal: jn}

@@ -62,7 +62,7 @@ type modelHost struct {
 	// ctx is that of its rounds and deliveries, until stop.
 	ctx  context.Context
 	stop context.CancelFunc
-	done  chan error
+	done chan error
 	// skew is what the exporter's clock is off by, in milliseconds.
 	skew atomic.Int64
 	// copied is an older copy of the state directory, "" for none.
@@ -200,7 +200,7 @@ func (h *modelHost) start() {
 	}
 	e, err := exporter.New(h.m.ctx, exporter.Options{
 		Settings: h.settings, Logger: slog.New(slog.NewTextHandler(io.MultiWriter(&h.m.log, &h.m.trace), &slog.HandlerOptions{ReplaceAttr: noTime})).With("node", h.settings.Node),
-		Fleet: h.store, Export: h.store, FS: alwaysNew{now: &h.m.clock}, Interval: time.Hour, Patience: h.m.pace.patience, Step: h.passes,
+		Fleet: h.store, Export: h.store, FS: alwaysNew{now: &h.m.clock}, Interval: time.Hour, Waits: exporter.Waits{Patience: h.m.pace.patience}, Step: h.passes,
 		Spool: slowDisk{delivery.DiskFS(), h.m.pace.sync},
 		Now:   func() time.Time { return time.UnixMilli(h.m.clock.Add(1) + h.skew.Load()) },
 	})

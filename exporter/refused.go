@@ -159,19 +159,19 @@ func (e *Exporter) deliver(ctx context.Context) error {
 		if err != nil || len(list) == 0 {
 			return err
 		}
-		if err := e.tellRefused(ctx); err != nil {
+		if err := e.refusals.tellNow(ctx); err != nil {
 			return err
 		}
 	}
 	return errors.New("a sink's place refuses also the gaps that tell of refused records")
 }
 
-// tellRefused spools what is to be told, durably.
-func (e *Exporter) tellRefused(ctx context.Context) error {
-	e.rounds.turns.mu.Lock()
-	defer e.rounds.turns.mu.Unlock()
-	if err := e.refusals.report(ctx); err != nil {
+// tellNow spools what is to be told, durably.
+func (rf *refusals) tellNow(ctx context.Context) error {
+	rf.rounds.turns.mu.Lock()
+	defer rf.rounds.turns.mu.Unlock()
+	if err := rf.report(ctx); err != nil {
 		return err
 	}
-	return e.journal.checkpoint(ctx)
+	return rf.journal.checkpoint(ctx)
 }

@@ -62,18 +62,19 @@ type exam struct {
 }
 
 // round works on every cell that has something to do: proves in parallel,
-// exports one after the other, commits. A round without such a cell makes no
+// exports one after the other, commits. What waits for the bucket or the
+// node's disk for long is left behind meanwhile. A round without such a cell makes no
 // request. The error is one that concerns all streams.
 func (rd *rounds) round(ctx context.Context) error {
 	rd.agenda.n++
+	if err := rd.turns.failed(); err != nil {
+		return err
+	}
 	if err := rd.before.settle(ctx); err != nil {
 		return err
 	}
 	exams, err := rd.dueExams(ctx)
 	if err != nil {
-		return err
-	}
-	if err := rd.turns.failed(); err != nil {
 		return err
 	}
 	if len(exams) == 0 {

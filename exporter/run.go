@@ -174,7 +174,7 @@ func (e *Exporter) once(ctx context.Context, deadline time.Time) ([]Pending, err
 	}
 	cancel()
 	(ending{e}).gather()
-	if err := errors.Join(ctx.Err(), e.checkpoint(ctx)); err != nil {
+	if err := errors.Join(ctx.Err(), e.rounds.checkpoint(ctx)); err != nil {
 		return nil, err
 	}
 	left, err := e.onceLeft(ctx, last, walk)
@@ -203,7 +203,7 @@ func (e *Exporter) onceLeft(ctx context.Context, last, walk error) (left []Pendi
 	if last != nil {
 		left = append(left, Pending{Cell: "all cells", Reason: last.Error()})
 	}
-	if e.lacking() {
+	if e.catchUps.lacking() {
 		left = append(left, Pending{Cell: "all cells", Reason: "a sink lacks streams that are not sent to it as a whole yet"})
 	}
 	if walk != nil {
@@ -212,19 +212,12 @@ func (e *Exporter) onceLeft(ctx context.Context, last, walk error) (left []Pendi
 	return left, nil
 }
 
-// checkpoint brings everything up to the spool.
-func (e *Exporter) checkpoint(ctx context.Context) error {
-	e.rounds.turns.mu.Lock()
-	defer e.rounds.turns.mu.Unlock()
-	return e.journal.checkpoint(ctx)
-}
-
-// lacking reports whether a sink may lack streams that are still to be sent to
-// it as a whole.
-func (e *Exporter) lacking() bool {
-	e.rounds.turns.mu.Lock()
-	defer e.rounds.turns.mu.Unlock()
-	return e.rounds.agenda.n > 0 && e.catchUps.pending()
+// checkpoint brings everything up to the spool, when nobody else may be at
+// work.
+func (rd *rounds) checkpoint(ctx context.Context) error {
+	rd.turns.mu.Lock()
+	defer rd.turns.mu.Unlock()
+	return rd.journal.checkpoint(ctx)
 }
 
 // walk reads the directory when it was not read whole yet.

@@ -115,7 +115,7 @@ func (en ending) look(ctx context.Context) error {
 	if errors.Is(err, ltxtail.ErrSilent) {
 		// Nothing may be asked of the tail now.
 		en.log.Error("the watch directory does not answer: what it holds and was not read goes out at the next start", append(en.lastSeen(), "err", err)...)
-		return en.checkpoint(ctx)
+		return en.rounds.checkpoint(ctx)
 	}
 	if err != nil {
 		en.log.Warn("last walk of the watch directory", "err", err)
@@ -132,7 +132,7 @@ func (en ending) look(ctx context.Context) error {
 	}
 	en.tellLeft(left)
 	en.tellLacking()
-	return en.checkpoint(ctx)
+	return en.rounds.checkpoint(ctx)
 }
 
 // gather has the rounds from now on wait for every stream, in the time that
@@ -140,7 +140,8 @@ func (en ending) look(ctx context.Context) error {
 // that does not end even so hangs in a call to the node's disk.
 func (en ending) gather() {
 	ts := en.rounds.turns
-	if !ts.gather(tailTime) {
+	// The second time is for one that was in the middle of a unit.
+	if !ts.gather(tailTime) && !ts.gather(tailTime) {
 		en.log.Error("a file of the watch directory does not answer: its streams go on at the next start")
 	}
 	ts.mu.Lock()

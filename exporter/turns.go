@@ -27,10 +27,8 @@ type turns struct {
 	// patience is how long the rounds wait for one stream, negative for as
 	// long as it takes.
 	patience time.Duration
-	// behind are the streams that were left behind, slots bound those of them
-	// that hold memory for a unit.
+	// behind are the streams that were left behind.
 	behind map[*stream]*turn
-	slots  chan struct{}
 	// finish makes durable what a worker that was left behind has done.
 	finish func(context.Context) error
 	// stray is the first failure of our own state that such a worker met.
@@ -56,18 +54,29 @@ const (
 	// defaultPatience is long for a call to a bucket, and short for a change
 	// to be late.
 	defaultPatience = time.Second
-	// mostBehind is how many streams may be left behind, mostAtWork how many
-	// of them beyond their proof: each may hold max_tx_bytes. When there are
-	// as many the rounds wait.
+	// mostBehind is how many streams may be left behind. When there are as many
+	// the rounds wait.
 	mostBehind = 64
-	mostAtWork = 8
+	// thriftyBehind is how many of them may hold max_tx_bytes of a unit's pages
+	// in memory. With more of them behind, units are read with an eighth.
+	thriftyBehind = 4
 )
+
+// memory is how many bytes of pages a unit that is read now may hold. The
+// caller holds the lock.
+func (ts *turns) memory() int64 {
+	most := ts.settings.Export.MaxTxBytes
+	if len(ts.behind) < thriftyBehind {
+		return most
+	}
+	return max(most/8, 1)
+}
 
 func newTurns(k *kit, patience time.Duration, finish func(context.Context) error) *turns {
 	if patience == 0 {
 		patience = defaultPatience
 	}
-	return &turns{kit: k, patience: patience, behind: make(map[*stream]*turn), slots: make(chan struct{}, mostAtWork), finish: finish}
+	return &turns{kit: k, patience: patience, behind: make(map[*stream]*turn), finish: finish}
 }
 
 // turnKey is under which a context knows whose turn it is.
@@ -90,35 +99,29 @@ func (ts *turns) give(ctx context.Context, s *stream, work func(context.Context)
 		err = t.work(ctx, work)
 	}()
 	ts.mu.Unlock()
-	slot := ts.wait(t)
-	ts.mu.Lock()
-	if t.over {
-		if slot {
-			<-ts.slots
-		}
-		return true, err
-	}
-	t.leave()
-	return false, nil
+	done = ts.wait(t)
+	return done, err
 }
 
-// wait waits for the end of a turn or for the end of the patience with it. It
-// reports whether it holds a slot for a turn to be left behind in.
-func (ts *turns) wait(t *turn) (slot bool) {
+// wait waits for the end of a turn, or leaves it behind when the patience with
+// it is over. It takes the lock.
+func (ts *turns) wait(t *turn) (over bool) {
 	timer := time.NewTimer(ts.patience)
 	defer timer.Stop()
 	for {
 		select {
 		case <-t.ended:
-			return false
 		case <-timer.C:
 		}
-		select {
-		case ts.slots <- struct{}{}:
-			return true
-		default:
-			timer.Reset(max(ts.patience, time.Millisecond))
+		ts.mu.Lock()
+		if !t.over && len(ts.behind) < mostBehind {
+			t.leave()
 		}
+		if t.over || t.left {
+			return t.over
+		}
+		ts.mu.Unlock()
+		timer.Reset(max(ts.patience, time.Millisecond))
 	}
 }
 
@@ -147,7 +150,6 @@ func (t *turn) work(ctx context.Context, work func(context.Context) error) error
 	}
 	t.stream.turn = nil
 	delete(ts.behind, t.stream)
-	<-ts.slots
 	return nil
 }
 
@@ -159,39 +161,20 @@ func (ts *turns) prove(ctx context.Context, s *stream, ask func(context.Context)
 		ask(ctx)
 		return
 	}
-	t, asked := ts.begin(s), make(chan struct{})
+	t := ts.begin(s)
 	go func() {
 		ask(ctx)
 		ts.mu.Lock()
 		defer ts.mu.Unlock()
-		close(asked)
-		if t.over = !t.left; t.over {
+		if t.left {
+			_ = t.work(ctx, work) // it is kept as stray
 			return
 		}
-		ts.mu.Unlock()
-		ts.slots <- struct{}{} // those that hold one end, if only by their deadlines
-		ts.mu.Lock()
-		_ = t.work(ctx, work) // it is kept as stray
+		t.over = true
+		close(t.ended)
 	}()
-	timer := time.NewTimer(ts.patience)
-	defer timer.Stop()
-	for {
-		select {
-		case <-asked:
-			return
-		case <-timer.C:
-		}
-		ts.mu.Lock()
-		late := !t.over && len(ts.behind) < mostBehind
-		if late {
-			t.leave()
-		}
-		ts.mu.Unlock()
-		if late {
-			return
-		}
-		timer.Reset(max(ts.patience, time.Millisecond))
-	}
+	ts.wait(t)
+	ts.mu.Unlock()
 }
 
 // reason says what a turn that was left behind waits for.

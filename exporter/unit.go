@@ -28,6 +28,7 @@ type units struct {
 	shadows *shadows
 	journal *journal
 	entries *entries
+	turns   *turns
 	// scratch, kv and pages are memory that units use one after the other.
 	scratch rowset.Scratch
 	kv      v8json.Decoder
@@ -210,7 +211,7 @@ func (us *units) decode(r io.Reader, size int64) (staged, error) {
 	if err != nil {
 		return staged{}, err
 	}
-	images = us.pages.NewImages(h.PageSize, us.settings.Export.MaxTxBytes, us.dir.Temp())
+	images = us.pages.NewImages(h.PageSize, us.turns.memory(), us.dir.Temp())
 	info, err := ltxfile.DecodeInto(io.MultiReader(bytes.NewReader(head), r), size, images.Slot, images.Add)
 	if err != nil {
 		return staged{}, errors.Join(err, images.Close())

@@ -126,7 +126,7 @@ func (h *host) open() (*exporter.Exporter, error) {
 	}
 	o := exporter.Options{
 		Settings: h.settings, Logger: slog.New(slog.NewTextHandler(out, nil)).With("node", h.settings.Node),
-		Fleet: counted, Export: h.w.fault, FS: h.fs, Interval: 10 * time.Millisecond, Patience: patience,
+		Fleet: counted, Export: h.w.fault, FS: h.fs, Interval: 10 * time.Millisecond, Waits: exporter.Waits{Patience: patience},
 	}
 	if h.rig != nil {
 		h.rig(&o)
