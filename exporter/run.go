@@ -213,10 +213,14 @@ func (e *Exporter) onceLeft(ctx context.Context, last, walk error) (left []Pendi
 }
 
 // checkpoint brings everything up to the spool, when nobody else may be at
-// work.
+// work. After a failure of our own state, which was told, there is nothing to
+// be brought up.
 func (rd *rounds) checkpoint(ctx context.Context) error {
 	rd.turns.mu.Lock()
 	defer rd.turns.mu.Unlock()
+	if rd.journal.failed != nil {
+		return nil
+	}
 	return rd.journal.checkpoint(ctx)
 }
 

@@ -2,6 +2,7 @@ package exporter_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -211,4 +212,64 @@ func TestManyAreLeftBehind(t *testing.T) {
 	a.settled()
 	a.halt()
 	w.equal(append(all, free)...)
+}
+
+// A failure of our own state that one stream meets, left behind, keeps what
+// another has done from being made durable: a mark on the spool would pass over
+// what failed.
+func TestNothingFollowsAFailureOfOurState(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, celldsim.V06)
+	a := w.host("node-a")
+	one, two := a.activate("one"), a.activate("two")
+	cells := []*celldsim.Cell{one, two}
+	gates := []*gate{newGate(t), newGate(t)}
+	for i, c := range cells {
+		w.write(c, createItems, insertTwo)
+		w.fault.Add(objstore.Rule{Op: objstore.OpGet, Key: func(k string) bool { return k == celld.OwnKey(c.Scope()) },
+			Wait: func(ctx context.Context, _, _ string) error { return gates[i].pass(ctx) }})
+	}
+	var hasty, failing atomic.Bool
+	var ahead atomic.Int64
+	a.rig = func(o *exporter.Options) {
+		o.Patience = time.Millisecond
+		o.Now = func() time.Time {
+			if hasty.Load() { // every commit is due for a checkpoint
+				ahead.Add(int64(3 * time.Second))
+			}
+			return time.Now().Add(time.Duration(ahead.Load()))
+		}
+		o.Step = func(s exporter.Step) error {
+			if s == exporter.StepDocuments && failing.CompareAndSwap(true, false) {
+				return errors.New("no space left on device")
+			}
+			return nil
+		}
+	}
+	a.run()
+	a.sync()
+	for i, c := range cells {
+		gates[i].shut.Store(true)
+		w.write(c, `INSERT INTO items VALUES('c',3)`)
+	}
+	w.until("both are left behind", func() bool { return a.e.Behind() == 2 })
+	failing.Store(true)
+	hasty.Store(true)
+	gates[0].open()
+	w.until("the failure is told", func() bool { return a.e.Status().DeliveryFailed })
+	gates[1].open()
+	w.until("nobody is behind", func() bool { return a.e.Behind() == 0 })
+	hasty.Store(false)
+	if failing.Load() {
+		t.Fatal("nothing failed")
+	}
+	a.halt() // which makes nothing durable either
+	for _, c := range cells {
+		w.write(c, `INSERT INTO items VALUES('d',4)`)
+	}
+	a.run()
+	a.sync()
+	a.settled()
+	a.halt()
+	w.equal(cells...)
 }
