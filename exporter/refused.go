@@ -3,6 +3,7 @@ package exporter
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"celldexport/envelope"
 	"celldexport/internal/celld"
@@ -144,26 +145,34 @@ func (e *Exporter) round(ctx context.Context) error {
 	return e.catchUps.round(ctx)
 }
 
-// mostTellings bounds how often deliver begins anew: a place may refuse the
-// gaps too.
+// mostTellings bounds how often deliver begins anew: a place may refuse more
+// each time.
 const mostTellings = 3
 
 // deliver sends what is in the spool, and tells in the same go what is
-// refused on the way.
+// refused on the way. What a place refuses of that, too, is left to later.
 func (e *Exporter) deliver(ctx context.Context) error {
+	var untold delivery.Untold
 	for range mostTellings {
 		if err := e.delivery.Flush(ctx); err != nil {
 			return err
 		}
 		list, err := e.delivery.Refusals()
-		if err != nil || len(list) == 0 {
+		if err != nil {
 			return err
+		}
+		untold = e.delivery.Untold()
+		if len(list) == 0 && untold == (delivery.Untold{}) {
+			return nil
+		}
+		if len(list) == 0 && untold.Watermarks == 0 {
+			break // a gap waits until its place may take it
 		}
 		if err := e.refusals.tellNow(ctx); err != nil {
 			return err
 		}
 	}
-	return errors.New("a sink's place refuses also the gaps that tell of refused records")
+	return fmt.Errorf("a sink's place refuses also what tells of refused records: the gaps of %d epochs, the watermarks of %d", untold.Gaps, untold.Watermarks)
 }
 
 // tellNow spools what is to be told, durably.

@@ -17,7 +17,7 @@ type posting struct {
 	dropped    int64
 	held       []*account // came to be held by this acknowledgement
 	whole      []head     // snapshots of whole streams
-	untold     []report   // gaps that were refused
+	answers    answers
 }
 
 type accountKey struct {

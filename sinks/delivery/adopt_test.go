@@ -51,12 +51,12 @@ func TestMarkIsAcknowledgedBeforeItIsKnown(t *testing.T) {
 	take()
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if n, err := e.certifier.some(ended, o, true); err == nil {
+	if n, err := e.certifier.some(ended, o, certifying{all: true}); err == nil {
 		t.Fatalf("%d watermarks were made known after the end", n)
 	}
 	unitOf(t, spool, unit(1, 2), 3) // its sync shows the watermark too
 	take()
-	if _, err := e.certifier.certify(t.Context(), true); err != nil {
+	if _, err := e.certifier.certify(t.Context(), certifying{all: true}); err != nil {
 		t.Fatal(err)
 	}
 	take()

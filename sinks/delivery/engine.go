@@ -54,6 +54,7 @@ type Engine struct {
 	flush     *flush
 	progress  *signal // a cursor moved
 	reports   *reports
+	spurned   spurned
 	removed   *removed
 }
 

@@ -10,10 +10,13 @@ import (
 // Flush sends everything that is in the spool when it is called, then the
 // watermarks that this makes due, also those of stretches without records.
 // It returns nil when all is acknowledged, and otherwise, when ctx ends, which
-// sink lacks what. Run must be under way.
+// sink lacks what. What was refused counts as acknowledged: Refusals and Untold
+// tell of it. Run must be under way.
 func (e *Engine) Flush(ctx context.Context) error {
 	e.flush.begin()
 	defer e.flush.end()
+	// A watermark that is made here and refused would be refused for ever.
+	pass := certifying{all: true, refusedTo: e.spool.Last()}
 	for {
 		// A mark on its way, also one of the certifier's own, holds up those
 		// that follow it.
@@ -21,7 +24,7 @@ func (e *Engine) Flush(ctx context.Context) error {
 		if err := e.settle(ctx, target); err != nil {
 			return err
 		}
-		n, err := e.certifier.certify(ctx, true)
+		n, err := e.certifier.certify(ctx, pass)
 		if err != nil {
 			return err
 		}

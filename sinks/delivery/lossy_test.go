@@ -478,7 +478,7 @@ func (w *lossy) finish() {
 			continue
 		}
 		w.r.flush(w.t)
-		if list, err := w.r.engine.Refusals(); err == nil && len(list) == 0 {
+		if list, err := w.r.engine.Refusals(); err == nil && len(list) == 0 && w.r.engine.Untold() == (Untold{}) {
 			return
 		}
 	}

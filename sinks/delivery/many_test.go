@@ -33,7 +33,7 @@ func BenchmarkAcknowledge(b *testing.B) {
 		if err := o.post(s.Last()); err != nil {
 			b.Fatal(err)
 		}
-		if n, err := e.certifier.certify(context.Background(), true); n != streams || err != nil {
+		if n, err := e.certifier.certify(context.Background(), certifying{all: true}); n != streams || err != nil {
 			b.Fatal(n, err)
 		}
 		if err := o.post(s.Last()); err != nil {

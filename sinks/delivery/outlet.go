@@ -69,7 +69,7 @@ func (o *outlet) post(upto uint64) error {
 	}
 	p := &posting{
 		sink: o.id, name: o.sink.Name(), where: o.where(), now: e.cfg.Now().UnixMilli(), idle: e.cfg.WatermarkIdle.Milliseconds(),
-		accounts: map[accountKey]*account{},
+		accounts: map[accountKey]*account{}, answers: answers{listen: e.spurned.any()},
 	}
 	if o.trail == nil {
 		o.trail = e.spool.cursor(saved)
@@ -111,9 +111,7 @@ func (o *outlet) post(upto uint64) error {
 	for i := range p.whole {
 		o.place.rebased(&p.whole[i])
 	}
-	for _, one := range p.untold {
-		e.reports.lose(one)
-	}
+	o.heard(&p.answers)
 	e.progress.fire()
 	e.certifier.kick()
 	return e.release()
@@ -135,18 +133,16 @@ func (o *outlet) take(p *posting, entry *Stored) error {
 			return err
 		}
 	}
-	gap := h.gap && h.unit.Sink == p.name
-	if lost := o.refused.of(h.seq); len(lost) > 0 {
-		if gap {
-			one, err := reportOf(entry)
-			if err != nil {
-				return err
-			}
-			p.untold = append(p.untold, one)
+	lost := o.refused.of(h.seq)
+	if p.answers.listen || len(lost) > 0 {
+		if err := p.answers.hear(p.name, entry, len(lost) > 0); err != nil {
+			return err
 		}
+	}
+	if len(lost) > 0 {
 		return p.takeSome(entry, lost)
 	}
-	if gap {
+	if h.gap && h.unit.Sink == p.name {
 		if err := p.told(entry); err != nil {
 			return err
 		}

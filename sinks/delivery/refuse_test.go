@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -72,6 +73,8 @@ type refusalWorld struct {
 	other  *refusing
 	engine *Engine
 	stop   func()
+	// ahead is how far the clock was set forward.
+	ahead atomic.Int64
 }
 
 func newRefusalWorld(t *testing.T, refuse func(*envelope.Record) bool) *refusalWorld {
@@ -89,7 +92,8 @@ func (w *refusalWorld) begin() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.engine, err = New(Config{Spool: w.spool, Sinks: []sinks.Sink{w.picky, w.other}, Dir: w.dir})
+	now := func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }
+	w.engine, err = New(Config{Spool: w.spool, Sinks: []sinks.Sink{w.picky, w.other}, Dir: w.dir, Now: now})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -303,8 +307,8 @@ func (w *refusalWorld) beginIdle() {
 	}
 }
 
-// A gap that is refused itself is asked for again; a watermark that is
-// refused comes again later and starts where it would have.
+// A gap that is refused itself is asked for again after a while; a watermark
+// that is refused comes again later and starts where it would have.
 func TestRefusedGapAndWatermark(t *testing.T) {
 	gaps, marks := 0, 0
 	w := newRefusalWorld(t, func(r *envelope.Record) bool {
@@ -324,6 +328,10 @@ func TestRefusedGapAndWatermark(t *testing.T) {
 	w.flush()
 	w.tell(w.refusals()[0], true)
 	w.flush()
+	if list := w.refusals(); len(list) != 0 || w.engine.Untold().Gaps != 1 {
+		t.Errorf("right after the gap was refused it is asked for again: %+v; %+v are untold", list, w.engine.Untold())
+	}
+	w.ahead.Add(int64(retellMin))
 	list := w.refusals()
 	if len(list) != 1 || list[0].To != position(2, 2) {
 		t.Fatalf("after the gap was refused: %+v", list)
@@ -333,6 +341,9 @@ func TestRefusedGapAndWatermark(t *testing.T) {
 	w.flush() // the refused watermark is due after a while, or with a flush
 	if at := certificate(t, w.picky.stored)[accountKey{testStream(1), 3}]; at.TXID != 2 {
 		t.Errorf("certified to %v", at)
+	}
+	if left := w.engine.Untold(); left != (Untold{}) {
+		t.Errorf("all is told and certified, but for %+v", left)
 	}
 	if st, err := w.engine.Status(); err != nil || st[0].Dropped != 3 {
 		t.Errorf("%d dropped, %v, want the rows, a gap and a watermark", st[0].Dropped, err)

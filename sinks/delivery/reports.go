@@ -89,16 +89,19 @@ func (r *reports) lose(one report) {
 // Refusals are the refused records that no gap in the spool tells of. For
 // each, the caller spools one gap from From through To at a position of its
 // own behind Last, for that sink only, and then calls Reported. A sink that is
-// detached has none: a gap would be passed over.
+// detached has none: a gap would be passed over. Those whose gap was refused
+// too are held back for a while; see Untold.
 func (e *Engine) Refusals() ([]Refusal, error) {
 	list, err := e.journal.refusals()
-	if err != nil || len(list) == 0 {
+	if err != nil {
 		return nil, err
 	}
+	e.spurned.keep(list)
+	now := e.cfg.Now().UnixMilli()
 	open := list[:0]
 	for _, r := range list {
-		o, key := e.outlet(r.Sink), reportKey{r.Sink, accountKey{r.Stream, r.Epoch}}
-		if o == nil || o.place.absence() != nil {
+		o, key := e.outlet(r.Sink), r.key()
+		if o == nil || o.place.absence() != nil || !e.spurned.due(key, now) {
 			continue
 		}
 		if r.lost = e.reports.missing(key); e.reports.covers(key, r.To) {
@@ -111,6 +114,8 @@ func (e *Engine) Refusals() ([]Refusal, error) {
 	}
 	return open, nil
 }
+
+func (r *Refusal) key() reportKey { return reportKey{r.Sink, accountKey{r.Stream, r.Epoch}} }
 
 // find finds the highest position of the refusal's epoch.
 func (r *Refusal) find(e *Engine, o *outlet) error {
@@ -140,7 +145,7 @@ func (r *Refusal) find(e *Engine, o *outlet) error {
 
 // Reported notes that a gap telling of the refusal is durable in the spool.
 func (e *Engine) Reported(r Refusal) {
-	e.reports.set(reportKey{r.Sink, accountKey{r.Stream, r.Epoch}}, r.To, r.lost)
+	e.reports.set(r.key(), r.To, r.lost)
 }
 
 // found notes a gap of one sink that is in the spool and not acknowledged.

@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,9 +40,16 @@ func (c *certifier) kick() {
 // share one sync of the spool and one transaction of the journal.
 const marksAtOnce = 256
 
-// certify spools the watermarks that are due, with all also those of
-// stretches without records, and returns how many.
-func (c *certifier) certify(ctx context.Context, all bool) (int, error) {
+// certifying is which watermarks are spooled: those that are due, or all that
+// there is anything for, also of stretches without records, but for those that
+// were refused in an entry above refusedTo.
+type certifying struct {
+	all       bool
+	refusedTo uint64
+}
+
+// certify spools watermarks and returns how many.
+func (c *certifier) certify(ctx context.Context, which certifying) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.rescan {
@@ -56,7 +64,7 @@ func (c *certifier) certify(ctx context.Context, all bool) (int, error) {
 	n := 0
 	for _, o := range c.e.outlets {
 		for {
-			marked, err := c.some(ctx, o, all)
+			marked, err := c.some(ctx, o, which)
 			n += marked
 			if err != nil {
 				return n, err
@@ -70,19 +78,24 @@ func (c *certifier) certify(ctx context.Context, all bool) (int, error) {
 }
 
 // some spools up to marksAtOnce watermarks that are due for a sink.
-func (c *certifier) some(ctx context.Context, o *outlet, all bool) (int, error) {
+func (c *certifier) some(ctx context.Context, o *outlet, which certifying) (int, error) {
 	o.posting.Lock() // an acknowledgement in between would count into the mark
 	defer o.posting.Unlock()
 	if o.place.absence() != nil {
 		return 0, nil // it would be passed over
 	}
 	now := c.e.cfg.Now().UnixMilli()
-	if all {
-		now = 0
+	var not map[accountKey]bool
+	if which.all {
+		now, not = 0, c.e.spurned.again(o.sink.Name(), which.refusedTo)
 	}
-	due, err := c.e.journal.due(o.id, now, c.e.cfg.WatermarkIdle.Milliseconds(), marksAtOnce)
-	if err != nil || len(due) == 0 {
+	due, err := c.e.journal.due(o.id, now, c.e.cfg.WatermarkIdle.Milliseconds(), marksAtOnce+len(not))
+	if err != nil {
 		return 0, err
+	}
+	due = slices.DeleteFunc(due, func(a *account) bool { return not[accountKey{a.stream, a.epoch}] })
+	if len(due) == 0 {
+		return 0, nil
 	}
 	c.rescan = true
 	for _, a := range due {
@@ -184,7 +197,7 @@ func (c *certifier) found(o *outlet, entry *Stored) error {
 func (c *certifier) run(ctx context.Context) error {
 	said := "" // once, however often it is tried
 	for {
-		_, err := c.certify(ctx, false)
+		_, err := c.certify(ctx, certifying{})
 		if ctx.Err() != nil {
 			return nil
 		}
