@@ -28,8 +28,20 @@ func (p partEnds) reached(r *kgo.Record) int {
 	return 0
 }
 
-// topicEnds asks each partition's leader for its end.
+// topicEnds asks each partition's leader for its end, and holds that nothing
+// before it was deleted.
 func topicEnds(t testing.TB, client *kgo.Client, topic string) partEnds {
+	t.Helper()
+	const first, last = -2, -1 // as the protocol spells them
+	for part, at := range topicOffsets(t, client, topic, first) {
+		t.Errorf("partition %d begins at %d: the broker deleted what was before", part, at)
+	}
+	return topicOffsets(t, client, topic, last)
+}
+
+// topicOffsets asks each partition's leader for one of its offsets; those that
+// are 0 are left out.
+func topicOffsets(t testing.TB, client *kgo.Client, topic string, which int64) partEnds {
 	t.Helper()
 	md := kmsg.NewPtrMetadataRequest()
 	md.Topics = []kmsg.MetadataRequestTopic{{Topic: &topic}}
@@ -42,7 +54,7 @@ func topicEnds(t testing.TB, client *kgo.Client, topic string) partEnds {
 	rt.Topic = topic
 	for _, part := range topics.Topics[0].Partitions {
 		rp := kmsg.NewListOffsetsRequestTopicPartition()
-		rp.Partition, rp.Timestamp = part.Partition, -1
+		rp.Partition, rp.Timestamp = part.Partition, which
 		rt.Partitions = append(rt.Partitions, rp)
 	}
 	req.Topics = append(req.Topics, rt)
@@ -53,7 +65,7 @@ func topicEnds(t testing.TB, client *kgo.Client, topic string) partEnds {
 		}
 		for _, part := range shard.Resp.(*kmsg.ListOffsetsResponse).Topics[0].Partitions {
 			if err := kerr.ErrorForCode(part.ErrorCode); err != nil {
-				t.Fatalf("the end of partition %d: %v", part.Partition, err)
+				t.Fatalf("the offset of partition %d: %v", part.Partition, err)
 			}
 			if part.Offset > 0 {
 				ends[part.Partition] = part.Offset

@@ -4,6 +4,7 @@ package kafka
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"strings"
@@ -25,7 +26,9 @@ func realBrokers(t testing.TB) []string {
 	return strings.Split(list, ",")
 }
 
-// makeTopic makes a topic of its own for a test.
+// makeTopic makes a topic of its own for a test. Messages carry commit times,
+// which the tests' own are long past: by default a broker would delete them when
+// it comes to look.
 func makeTopic(t testing.TB, brokers []string, name string, partitions int32, configs map[string]string) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
@@ -36,7 +39,9 @@ func makeTopic(t testing.TB, brokers []string, name string, partitions int32, co
 	req := kmsg.NewPtrCreateTopicsRequest()
 	topic := kmsg.NewCreateTopicsRequestTopic()
 	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, partitions, 1
-	for key, value := range configs {
+	all := map[string]string{"retention.ms": "-1"}
+	maps.Copy(all, configs)
+	for key, value := range all {
 		topic.Configs = append(topic.Configs, kmsg.CreateTopicsRequestTopicConfig{Name: key, Value: &value})
 	}
 	req.Topics = append(req.Topics, topic)
