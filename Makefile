@@ -115,9 +115,10 @@ demo:
 test-s3:
 	test/s3/with-server $(GO) test -count=1 ./internal/objstore/... ./test/...
 
-# Cases of the Kafka sink against Apache Kafka itself: that of BROKERS, or one
-# that is fetched from Maven Central and started on the loopback address. The
-# suite that every sink runs is not among them: it stalls and stops its place.
+# Cases of the Kafka sink, and the suite that every sink runs, against Apache
+# Kafka itself: that of BROKERS, or one that is fetched from Maven Central and
+# started on the loopback address. The suite needs the latter: it stalls and
+# stops its place, by a proxy that the broker sends its clients to.
 .PHONY: test-kafka
 test-kafka:
 	test/kafka/with-broker $(GO) test -count=1 -run TestApacheKafka -v ./sinks/kafka

@@ -126,27 +126,13 @@ func (e *Engine) recover() error {
 				o.done += entry.head.bytes
 			}
 		}
-		if err := e.found(entry); err != nil {
-			return err
+		if o := e.outlet(entry.head.unit.Sink); o != nil {
+			if err := o.found(entry); err != nil {
+				return err
+			}
 		}
 	}
 	return e.certifier.find()
-}
-
-// found notes an entry of one sink that is on its way.
-func (e *Engine) found(entry *Stored) error {
-	h := &entry.head
-	o := e.outlet(h.unit.Sink)
-	if o == nil || h.seq <= o.acked || !o.place.handed(h.seq) {
-		return nil
-	}
-	if h.snapshot {
-		o.place.rebases.set(h.unit.Stream, h.seq)
-	}
-	if h.gap {
-		return e.reports.found(e, entry)
-	}
-	return nil
 }
 
 // Run delivers until ctx ends; then it returns nil. It returns an error when

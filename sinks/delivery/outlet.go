@@ -57,6 +57,21 @@ func (o *outlet) mine(e *Stored) bool {
 	return sink == "" || sink == o.sink.Name()
 }
 
+// found notes an entry of this sink alone that is on its way at the start.
+func (o *outlet) found(entry *Stored) error {
+	h := &entry.head
+	if h.seq <= o.acked || !o.place.handed(h.seq) {
+		return nil
+	}
+	if h.snapshot {
+		o.place.rebases.set(h.unit.Stream, h.seq)
+	}
+	if h.gap {
+		return o.e.reports.found(o.e, entry)
+	}
+	return nil
+}
+
 // post makes an acknowledgement durable: the accounts of all entries above
 // the last one up to and including upto, and the cursor.
 func (o *outlet) post(upto uint64) error {

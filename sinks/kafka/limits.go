@@ -5,6 +5,7 @@ package kafka
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +19,9 @@ type topicLimits struct {
 	// maxMessage is max.message.bytes, 0 when it is not known.
 	maxMessage int64
 	compacted  bool
+	// kept is how long messages are kept from their commit time on, 0 when
+	// that is not known, has no limit, or counts from when they arrive.
+	kept time.Duration
 }
 
 // size is the limit as messages show it.
@@ -52,6 +56,11 @@ func (s *session) limits(ctx context.Context) topicLimits {
 		if n, err := strconv.ParseInt(r.Config["max.message.bytes"].Value, 10, 64); err == nil {
 			found.maxMessage = n
 		}
+		if r.Config["message.timestamp.type"].Value == "CreateTime" {
+			if ms, err := strconv.ParseInt(r.Config["retention.ms"].Value, 10, 64); err == nil {
+				found.kept = time.Duration(max(0, min(ms, math.MaxInt64/int64(time.Millisecond)))) * time.Millisecond
+			}
+		}
 		found.compacted = found.compacted || strings.Contains(r.Config["cleanup.policy"].Value, "compact")
 	}
 	return found
@@ -67,6 +76,10 @@ func (s *session) warn(t topicLimits) {
 	if t.maxMessage > 0 && t.maxMessage < cfg.needed() {
 		log.Warn("the topic's max.message.bytes is less than a record may take: larger ones will be refused and become gaps",
 			"topic", cfg.Topic, "max.message.bytes", t.maxMessage, "needed", cfg.needed())
+	}
+	if t.kept > 0 {
+		log.Warn("the topic keeps messages by their commit time: what waited for longer, and snapshots of cells that have not changed for longer, may be deleted before they are read; set message.timestamp.type=LogAppendTime, or retention.ms=-1",
+			"topic", cfg.Topic, "retention.ms", t.kept.Milliseconds())
 	}
 	if t.compacted {
 		log.Warn("the topic is compacted: records of one stream share a key, so all but the last will be deleted; set cleanup.policy=delete",

@@ -235,3 +235,37 @@ func TestSmallQueueOfTheClient(t *testing.T) {
 		checkOneGap(t, w, consume(t, c.ListenAddrs()), r)
 	})
 }
+
+// A topic that deletes by commit times is told of, one that keeps everything or
+// counts from the arrival is not.
+func TestWarnsOfRetention(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		configs map[string]string
+		warns   bool
+	}{
+		"default":       {nil, true},
+		"commit times":  {map[string]string{"retention.ms": "3600000"}, true},
+		"no limit":      {map[string]string{"retention.ms": "-1"}, false},
+		"arrival times": {map[string]string{"retention.ms": "3600000", "message.timestamp.type": "LogAppendTime"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, err := kfake.NewCluster(kfake.NumBrokers(1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(c.Close)
+			if err := c.CreateTopic(testTopic, 1, test.configs); err != nil {
+				t.Fatal(err)
+			}
+			w := newWorld(t)
+			w.begin(Config{Brokers: c.ListenAddrs()})
+			w.Fill(0, 1, 1)
+			w.Flush()
+			if got := strings.Contains(w.Logs.String(), "message.timestamp.type=LogAppendTime"); got != test.warns {
+				t.Errorf("it is warned of: %v\n%s", got, w.Logs)
+			}
+		})
+	}
+}
