@@ -18,33 +18,34 @@ const (
 	mostSpurned = 9
 )
 
-// spurnRounds is how long a place refuses: enough for many waits, and a part of
-// that under the race detector.
-func spurnRounds() int {
-	if testing.Short() {
-		return 150
-	}
-	return 1000
-}
-
 // A place refuses everything of one stream, gaps and watermarks included, in a
 // thousand rounds: no more than some gaps are made, whether the stream goes on
 // or is quiet, also over restarts, and nothing is held up. Then it takes
 // records again: one gap tells of all that was refused before anything behind
 // it is certified.
 func TestPlaceRefusesAStream(t *testing.T) {
-	for _, quiet := range []bool{false, true} {
-		for _, restarts := range []int{0, 3} {
-			t.Run(fmt.Sprintf("quiet %v, %d restarts", quiet, restarts), func(t *testing.T) {
-				var closed atomic.Bool
-				refuse := func(_ uint64, r *envelope.Record) bool { return closed.Load() && r.Stream == testStream(1) }
-				inLossy(t, refuse, func(w *lossy) { spurnedStream(w, &closed, quiet, restarts) })
-			})
-		}
+	for _, c := range []spurnCase{{1000, false, 3}, {200, false, 0}, {1000, true, 0}, {200, true, 3}} {
+		t.Run(fmt.Sprintf("quiet %v, %d restarts", c.quiet, c.restarts), func(t *testing.T) {
+			t.Parallel()
+			if testing.Short() {
+				c.rounds /= 5
+			}
+			var closed atomic.Bool
+			refuse := func(_ uint64, r *envelope.Record) bool { return closed.Load() && r.Stream == testStream(1) }
+			inLossy(t, refuse, func(w *lossy) { spurnedStream(w, &closed, c) })
+		})
 	}
 }
 
-func spurnedStream(w *lossy, closed *atomic.Bool, quiet bool, restarts int) {
+// spurnCase is for how many rounds a place refuses, whether the stream has but
+// one unit in them, and the restarts meanwhile.
+type spurnCase struct {
+	rounds   int
+	quiet    bool
+	restarts int
+}
+
+func spurnedStream(w *lossy, closed *atomic.Bool, c spurnCase) {
 	w.cells[2] = newLossyCell(2)
 	w.begin()
 	for n := 1; n <= 2; n++ {
@@ -54,9 +55,8 @@ func spurnedStream(w *lossy, closed *atomic.Bool, quiet bool, restarts int) {
 	w.r.flush(w.t)
 	before := len(w.two.all())
 	closed.Store(true)
-	rounds := spurnRounds()
-	for i := range rounds {
-		if !quiet || i == 0 {
+	for i := range c.rounds {
+		if !c.quiet || i == 0 {
 			w.unit(1, false)
 		}
 		if i%10 == 0 {
@@ -65,15 +65,15 @@ func spurnedStream(w *lossy, closed *atomic.Bool, quiet bool, restarts int) {
 		time.Sleep(spurnRound)
 		w.apply()
 		w.tell()
-		if i+1 < rounds && (i+1)%(rounds/(restarts+1)) == 0 {
+		if i+1 < c.rounds && (i+1)%(c.rounds/(c.restarts+1)) == 0 {
 			w.restart(false)
 		}
 	}
 	time.Sleep(spurnRound)
 	w.apply()
 	gaps, marks, through := spurnedOf(w.two.all()[before:])
-	if gaps == 0 || gaps > mostSpurned*(restarts+1) || marks > 0 {
-		w.t.Errorf("%d gaps and %d watermarks were refused in %d rounds", gaps, marks, rounds)
+	if gaps == 0 || gaps > mostSpurned*(c.restarts+1) || marks > 0 {
+		w.t.Errorf("%d gaps and %d watermarks were refused in %d rounds", gaps, marks, c.rounds)
 	}
 	if bytes, _ := w.r.spool.Usage(); bytes > 64<<10 {
 		w.t.Errorf("the spool holds %d bytes, everything is acknowledged", bytes)
@@ -127,6 +127,7 @@ func spurnedOf(list []delivered) (gaps, marks int, through envelope.Position) {
 // A place takes the records of a stream and never its gaps: the records are no
 // reason to try again and again.
 func TestPlaceRefusesGapsAlone(t *testing.T) {
+	t.Parallel()
 	var closed atomic.Bool
 	closed.Store(true)
 	refuse := func(_ uint64, r *envelope.Record) bool {
@@ -155,6 +156,7 @@ func TestPlaceRefusesGapsAlone(t *testing.T) {
 // A place refuses watermarks: a flush ends all the same, one is made a minute,
 // and what they would have said is certified once it takes them.
 func TestPlaceRefusesWatermarks(t *testing.T) {
+	t.Parallel()
 	var closed atomic.Bool
 	closed.Store(true)
 	refuse := func(_ uint64, r *envelope.Record) bool {
