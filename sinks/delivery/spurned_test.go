@@ -89,6 +89,9 @@ func spurnedStream(w *lossy, closed *atomic.Bool, c spurnCase) {
 		w.apply()
 		w.tell()
 	}
+	if untold := w.r.engine.Untold(); untold != (Untold{}) {
+		w.t.Errorf("a minute after the place takes records again there are untold %+v", untold)
+	}
 	w.finish()
 	w.check(w.one)
 	r := w.check(w.two) // counts, certificates, and that all is told before
