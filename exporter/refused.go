@@ -153,6 +153,7 @@ const mostTellings = 3
 // refused on the way. What a place refuses of that, too, is left to later.
 func (e *Exporter) deliver(ctx context.Context) error {
 	var untold delivery.Untold
+	due := 0
 	for range mostTellings {
 		if err := e.delivery.Flush(ctx); err != nil {
 			return err
@@ -161,18 +162,18 @@ func (e *Exporter) deliver(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		untold = e.delivery.Untold()
-		if len(list) == 0 && untold == (delivery.Untold{}) {
+		due, untold = len(list), e.delivery.Untold()
+		if due == 0 && untold == (delivery.Untold{}) {
 			return nil
 		}
-		if len(list) == 0 && untold.Watermarks == 0 {
+		if due == 0 && untold.Watermarks == 0 {
 			break // a gap waits until its place may take it
 		}
 		if err := e.refusals.tellNow(ctx); err != nil {
 			return err
 		}
 	}
-	return fmt.Errorf("a sink's place refuses also what tells of refused records: the gaps of %d epochs, the watermarks of %d", untold.Gaps, untold.Watermarks)
+	return fmt.Errorf("a sink's place refuses also what tells of refused records: the gaps of %d epochs, the watermarks of %d; %d more gaps were due", untold.Gaps, untold.Watermarks, due)
 }
 
 // tellNow spools what is to be told, durably.
