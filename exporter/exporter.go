@@ -252,15 +252,19 @@ func (e *Exporter) openStores(ctx context.Context, o Options) (objstore.Store, e
 // disk comes back while sinks catch up.
 func segmentBytes(spool int64) int64 { return min(64<<20, max(1<<20, spool/8)) }
 
-// openLimit is how many shadows may be open: a quarter of the file limit, as
-// sockets, the spool and the node's files take some too.
-func openLimit() int {
+// fileLimit is how many files the process may have open, or a guess that does
+// no harm.
+func fileLimit() int {
 	var lim unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
-		return 16
+		return 64
 	}
-	return int(min(max(lim.Cur/4, 8), 256))
+	return int(min(lim.Cur, 1<<20))
 }
+
+// openLimit is how many shadows may be open: a quarter of the file limit, as
+// sockets, the spool and the node's files take some too.
+func openLimit() int { return min(max(fileLimit()/4, 8), 256) }
 
 // Close releases everything. What is not delivered goes out at the next start.
 // After a Run that left a goroutine behind in a disk that does not answer it

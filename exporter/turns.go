@@ -27,8 +27,9 @@ type turns struct {
 	// patience is how long the rounds wait for one stream, negative for as
 	// long as it takes.
 	patience time.Duration
-	// behind are the streams that were left behind.
+	// behind are the streams that were left behind, limit how many may be.
 	behind map[*stream]*turn
+	limit  int
 	// finish makes durable what a worker that was left behind has done.
 	finish func(context.Context) error
 	// stray is the first failure of our own state that such a worker met.
@@ -54,8 +55,8 @@ const (
 	// defaultPatience is long for a call to a bucket, and short for a change
 	// to be late.
 	defaultPatience = time.Second
-	// mostBehind is how many streams may be left behind. When there are as many
-	// the rounds wait.
+	// mostBehind is how many streams may be left behind, or fewer with a low
+	// file limit. When there are as many the rounds wait.
 	mostBehind = 64
 	// thriftyBehind is how many of them may hold max_tx_bytes of a unit's pages
 	// in memory. With more of them behind, units are read with an eighth.
@@ -76,8 +77,12 @@ func newTurns(k *kit, patience time.Duration, finish func(context.Context) error
 	if patience == 0 {
 		patience = defaultPatience
 	}
-	return &turns{kit: k, patience: patience, behind: make(map[*stream]*turn), finish: finish}
+	return &turns{kit: k, patience: patience, behind: make(map[*stream]*turn), limit: behindLimit(), finish: finish}
 }
+
+// behindLimit keeps streams that were left behind, which have up to three
+// files and sockets each, to less than a fourth of the files there may be.
+func behindLimit() int { return min(max(fileLimit()/16, 4), mostBehind) }
 
 // turnKey is under which a context knows whose turn it is.
 type turnKey struct{}
@@ -114,7 +119,7 @@ func (ts *turns) wait(t *turn) (over bool) {
 		case <-timer.C:
 		}
 		ts.mu.Lock()
-		if !t.over && len(ts.behind) < mostBehind {
+		if !t.over && len(ts.behind) < ts.limit {
 			t.leave()
 		}
 		if t.over || t.left {
