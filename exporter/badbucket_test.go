@@ -30,6 +30,7 @@ func (h *host) status(what string, says func(exporter.Summary) bool) exporter.Su
 // A bucket that refuses, is gone, throttles, is slow or does not answer: the
 // state says so, nothing wrong is exported, and everything is once it is back.
 func TestBucketFails(t *testing.T) {
+	t.Parallel()
 	slow := func(ctx context.Context, _, _ string) error {
 		select {
 		case <-ctx.Done():
@@ -51,6 +52,7 @@ func TestBucketFails(t *testing.T) {
 		{"slow", objstore.Rule{Wait: slow}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			p := newPair(t)
 			p.fault.Add(tt.rule)
 			p.write(p.bad, `INSERT INTO items VALUES('c',3)`)
@@ -72,10 +74,14 @@ func TestBucketFails(t *testing.T) {
 // A bucket that does not answer at all holds up its caller until the caller
 // gives up, and nothing else: the exporter can still be asked and stopped.
 func TestBucketHangs(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
-	asked, back := make(chan struct{}, 1000), make(chan struct{})
+	asked, back := make(chan struct{}, 1), make(chan struct{})
 	p.fault.Add(objstore.Rule{Wait: func(ctx context.Context, _, _ string) error {
-		asked <- struct{}{}
+		select {
+		case asked <- struct{}{}:
+		default: // the test looks for the first alone
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -84,7 +90,7 @@ func TestBucketHangs(t *testing.T) {
 		}
 	}})
 	p.write(p.bad, `INSERT INTO items VALUES('c',3)`)
-	<-asked
+	await(t, "a request", asked)
 	if s := p.a.e.Status(); s.DeliveryFailed {
 		t.Errorf("a silent bucket counts as a failing state directory: %s", s.Failure)
 	}
@@ -99,7 +105,9 @@ func TestBucketHangs(t *testing.T) {
 // A document that is no JSON stops what depends on it, by name, until it is
 // mended.
 func TestDocumentsThatAreNotJSON(t *testing.T) {
+	t.Parallel()
 	t.Run("own.json", func(t *testing.T) {
+		t.Parallel()
 		p := newPair(t)
 		mend := p.spoil(celld.OwnKey(p.bad.Scope()), "{oops")
 		p.write(p.bad, `INSERT INTO items VALUES('c',3)`)
@@ -108,6 +116,7 @@ func TestDocumentsThatAreNotJSON(t *testing.T) {
 		p.recovered()
 	})
 	t.Run("own.json of another node at our epoch", func(t *testing.T) {
+		t.Parallel()
 		p := newPair(t)
 		mend := p.spoil(celld.OwnKey(p.bad.Scope()), string(celld.Own{Node: "node-z", Epoch: p.bad.Epoch()}.Append(nil)))
 		p.write(p.bad, `INSERT INTO items VALUES('c',3)`)
@@ -116,6 +125,7 @@ func TestDocumentsThatAreNotJSON(t *testing.T) {
 		p.recovered()
 	})
 	t.Run("own.json missing", func(t *testing.T) {
+		t.Parallel()
 		p := newPair(t)
 		mend := p.spoil(celld.OwnKey(p.bad.Scope()), "")
 		p.write(p.bad, `INSERT INTO items VALUES('c',3)`)
@@ -124,6 +134,7 @@ func TestDocumentsThatAreNotJSON(t *testing.T) {
 		p.recovered()
 	})
 	t.Run("ledger", func(t *testing.T) {
+		t.Parallel()
 		p := newPair(t)
 		mend := p.spoil(ledger.Key(p.bad.Scope(), ""), "[]")
 		p.write(p.bad, `CREATE TABLE more(x)`)
@@ -132,6 +143,7 @@ func TestDocumentsThatAreNotJSON(t *testing.T) {
 		p.recovered()
 	})
 	t.Run("ledger missing", func(t *testing.T) {
+		t.Parallel()
 		p := newPair(t)
 		mend := p.spoil(ledger.Key(p.bad.Scope(), ""), "")
 		p.must(p.a.node.Evict(t.Context(), p.bad.Scope(), true))
@@ -142,6 +154,7 @@ func TestDocumentsThatAreNotJSON(t *testing.T) {
 		p.recovered()
 	})
 	t.Run("control.json", func(t *testing.T) {
+		t.Parallel()
 		p := newPair(t)
 		mend := p.spoil(celld.ControlKey, "<html>")
 		p.write(p.bad, `INSERT INTO items VALUES('c',3)`)
@@ -150,6 +163,7 @@ func TestDocumentsThatAreNotJSON(t *testing.T) {
 		p.recovered()
 	})
 	t.Run("control.json of another backend", func(t *testing.T) {
+		t.Parallel()
 		p := newPair(t)
 		mend := p.spoil(celld.ControlKey, `{"backend":"dynamodb","fleet":"f","format":1,"region":"r","table":"t"}`)
 		p.write(p.bad, `INSERT INTO items VALUES('c',3)`)
@@ -158,6 +172,7 @@ func TestDocumentsThatAreNotJSON(t *testing.T) {
 		p.recovered()
 	})
 	t.Run("node object", func(t *testing.T) {
+		t.Parallel()
 		p := newPair(t)
 		mend := p.spoil(ledger.NodeKey("node-a"), "null")
 		p.write(p.bad, `INSERT INTO items VALUES('c',3)`)
@@ -191,6 +206,7 @@ func (p *pair) spoil(key, text string) (mend func()) {
 
 // A start needs the node's object and says which one it cannot read.
 func TestStartWithoutNodeObject(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 0)
 	a := w.host("node-a")
 	_, err := objstore.PutBytes(t.Context(), w.store, ledger.NodeKey("node-a"), []byte("{"), objstore.PutOptions{})

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"celldexport/exporter"
 	"celldexport/internal/celld"
@@ -127,8 +126,10 @@ func damages() []damage {
 
 // A damaged local file does not matter: its object is read instead.
 func TestDamagedLocalFile(t *testing.T) {
+	t.Parallel()
 	for _, d := range damages() {
 		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
 			p := newPair(t)
 			txid, path := p.captured(`INSERT INTO items VALUES('c',3)`)
 			whole, err := os.ReadFile(path)
@@ -143,8 +144,10 @@ func TestDamagedLocalFile(t *testing.T) {
 // A damaged file that was uploaded as it is stops its stream and no other,
 // until the object is whole again.
 func TestDamagedEverywhere(t *testing.T) {
+	t.Parallel()
 	for _, d := range damages() {
 		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
 			p := newPair(t)
 			txid, path := p.captured(`INSERT INTO items VALUES('c',3)`)
 			whole, err := os.ReadFile(path)
@@ -165,6 +168,7 @@ func TestDamagedEverywhere(t *testing.T) {
 // A file that stays damaged is passed over as soon as a later one holds every
 // page: the stream re-bases there.
 func TestDamagedForGood(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	txid, path := p.captured(`INSERT INTO items VALUES('c',3)`)
 	broken := []byte("this is no LTX file, and never will be one")
@@ -227,6 +231,7 @@ func forge(t *testing.T, path string, change func(h *ltxfile.Header, pages map[u
 
 // A file with valid checksums that says what cannot be.
 func TestFileThatLies(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name   string
 		change func(h *ltxfile.Header, pages map[uint32][]byte)
@@ -257,6 +262,7 @@ func TestFileThatLies(t *testing.T) {
 		{"another transaction's header", func(h *ltxfile.Header, _ map[uint32][]byte) { h.MinTXID++; h.MaxTXID++ }, "its header says"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			p := newPair(t)
 			txid, path := p.captured(`INSERT INTO items VALUES('c',3)`)
 			whole, err := os.ReadFile(path)
@@ -276,6 +282,7 @@ func TestFileThatLies(t *testing.T) {
 // Two files of one transaction with different pages are two writers: the
 // stream stops and says so.
 func TestTwoWriters(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	txid, path := p.captured(`INSERT INTO items VALUES('c',3)`)
 	whole, err := os.ReadFile(path)
@@ -294,6 +301,7 @@ func TestTwoWriters(t *testing.T) {
 
 // Objects that overlap what was exported, and such that come out of order.
 func TestOverlapAndOrder(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	p.captured(`INSERT INTO items VALUES('c',3)`)
 	p.must(p.bad.Upload(t.Context()))
@@ -315,6 +323,7 @@ func TestOverlapAndOrder(t *testing.T) {
 // Names that celld does not write are passed over, in the tree and in the
 // bucket; one that looks like an LTX object and is none stops its cell.
 func TestForeignNames(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	for _, name := range []string{"notes.txt", "0000000000000001-0000000000000003.ltx", "00000000000000zz-00000000000000zz.ltx", "x.ltx.tmp"} {
 		p.must(os.WriteFile(filepath.Join(p.bad.LTXDir(), name), []byte("?"), 0o644))
@@ -348,6 +357,7 @@ func (f blindFS) ReadDir(name string) ([]fs.DirEntry, error) {
 // A directory that cannot be read is named; nothing else is held up, and its
 // files are found when it can be read again.
 func TestUnreadableDirectory(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V03)
 	a := w.host("node-a")
 	bad, other := a.activate("bad"), a.activate("other")
@@ -355,11 +365,7 @@ func TestUnreadableDirectory(t *testing.T) {
 		w.write(c, createItems, insertTwo)
 	}
 	a.fs = blindFS{blind: func(name string) bool { return strings.HasPrefix(name, filepath.Dir(bad.LTXDir())) }}
-	e, err := a.open()
-	w.must(err)
-	left, err := e.Once(t.Context(), 2*time.Second)
-	w.must(err)
-	w.must(e.Close())
+	left := a.briefly(60)
 	if len(left) != 1 || !containsAll(left[0].Cell+left[0].Reason, []string{bad.LTXDir()}) {
 		t.Errorf("left: %v", left)
 	}

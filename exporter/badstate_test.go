@@ -63,10 +63,12 @@ func (f fullFile) Sync() error {
 // A state volume that fails stops the export where it is, shows it, and a
 // restart after it was mended takes up from what is durable.
 func TestStateVolumeFails(t *testing.T) {
+	t.Parallel()
 	full := fmt.Errorf("write: %w", syscall.ENOSPC)
 	steps := []exporter.Step{exporter.StepSpooled, exporter.StepPages, exporter.StepSynced, exporter.StepDocuments, exporter.StepApplied}
 	for _, step := range steps {
 		t.Run(string(step), func(t *testing.T) {
+			t.Parallel()
 			stateFails(t, func(o *exporter.Options, failing *failing) {
 				o.Step = func(s exporter.Step) error {
 					if s == step {
@@ -78,11 +80,13 @@ func TestStateVolumeFails(t *testing.T) {
 		})
 	}
 	t.Run("spool", func(t *testing.T) {
+		t.Parallel()
 		stateFails(t, func(o *exporter.Options, failing *failing) {
 			o.Spool = fullFS{delivery.DiskFS(), func() error { return failing.error(full) }}
 		})
 	})
 	t.Run("read-only", func(t *testing.T) {
+		t.Parallel()
 		readOnly := fmt.Errorf("write: %w", syscall.EROFS)
 		stateFails(t, func(o *exporter.Options, failing *failing) {
 			o.Spool = fullFS{delivery.DiskFS(), func() error { return failing.error(readOnly) }}
@@ -95,8 +99,10 @@ func TestStateVolumeFails(t *testing.T) {
 // watermarks and acknowledgements, is shown as soon as one that fails under a
 // unit, and said once.
 func TestStateVolumeFailsUnderDelivery(t *testing.T) {
+	t.Parallel()
 	for _, op := range []string{"write", "sync"} {
 		t.Run(op, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, celldsim.V03)
 			a := w.host("node-a")
 			a.settings.Export.Flush = 5 * time.Second
@@ -129,13 +135,11 @@ func TestStateVolumeFailsUnderDelivery(t *testing.T) {
 			time.Sleep(2500 * time.Millisecond) // two more attempts
 			rounds := a.e.Status().Rounds
 			w.write(c, `INSERT INTO items VALUES('c',3)`)
-			a.stop()
-			<-a.done
-			if n := a.e.Status().Rounds - rounds; n > 0 {
+			e := a.e
+			_ = a.dropped()
+			if n := e.Status().Rounds - rounds; n > 0 {
 				t.Errorf("%d rounds after the failure", n)
 			}
-			_ = a.e.Close() // of a volume that fails
-			a.e, a.rig = nil, nil
 			if log := w.log.String(); strings.Count(log, "the state directory fails") != 1 || strings.Count(log, "watermarks cannot be spooled") > 1 {
 				t.Errorf("the failure is not said once:\n%s", log)
 			}
@@ -210,10 +214,7 @@ func stateFails(t *testing.T, rig func(*exporter.Options, *failing)) {
 		t.Error("the failure is not named")
 	}
 	w.write(c, `INSERT INTO items VALUES('d',4)`)
-	a.stop()
-	<-a.done
-	_ = a.e.Close() // of a volume that fails
-	a.e, a.rig = nil, nil
+	_ = a.dropped()
 	if left := a.once(); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
@@ -222,6 +223,7 @@ func stateFails(t *testing.T, rig func(*exporter.Options, *failing)) {
 
 // A state directory that cannot be written is refused at the start.
 func TestReadOnlyStateAtStart(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V03)
 	a := w.host("node-a")
 	w.must(os.WriteFile(a.settings.State, []byte("a file"), 0o600))
@@ -233,6 +235,7 @@ func TestReadOnlyStateAtStart(t *testing.T) {
 
 // Two exporters on one state directory: the second names the first.
 func TestStateInUse(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V03)
 	a := w.host("node-a")
 	a.run()
@@ -244,6 +247,7 @@ func TestStateInUse(t *testing.T) {
 
 // A state directory of a newer program is left alone.
 func TestNewerState(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V03)
 	a := w.host("node-a")
 	c := a.activate("one")
@@ -261,6 +265,7 @@ func TestNewerState(t *testing.T) {
 // Two nodes of one name, or a copy of a node's state that is started beside
 // it: the one that started first sees it and ends.
 func TestTwoNodesOfOneName(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V03)
 	a := w.host("node-a")
 	c := a.activate("one")
@@ -268,7 +273,7 @@ func TestTwoNodesOfOneName(t *testing.T) {
 	a.run()
 	a.sync()
 	twin := &host{w: w, node: a.node, settings: new(*a.settings)}
-	twin.settings.State = filepath.Join(t.TempDir(), "state")
+	twin.settings.State = filepath.Join(quickDir(t), "state")
 	twin.run()
 	defer twin.halt()
 	w.write(c, `INSERT INTO items VALUES('c',3)`)
@@ -289,11 +294,13 @@ func TestTwoNodesOfOneName(t *testing.T) {
 
 // Stopping in the middle of a round is no failure of the state directory.
 func TestStopInMidRound(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V03)
 	a := w.host("node-a")
 	c := a.activate("one")
 	w.write(c, createItems, insertTwo)
-	ctx, stop := context.WithCancel(t.Context())
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
 	a.rig = func(o *exporter.Options) {
 		o.Step = func(exporter.Step) error {
 			stop()
@@ -303,6 +310,9 @@ func TestStopInMidRound(t *testing.T) {
 	e, err := a.open()
 	w.must(err)
 	w.must(e.Run(ctx))
+	if !errors.Is(ctx.Err(), context.Canceled) {
+		t.Error("no round came to a step")
+	}
 	if s := e.Status(); s.DeliveryFailed {
 		t.Errorf("a stop counts as a failure: %s", s.Failure)
 	}

@@ -23,6 +23,7 @@ import (
 // begins with the next activation, wherever that is. Cells that come later
 // are exported from their first transaction.
 func TestOwnExporterBefore(t *testing.T) {
+	t.Parallel()
 	for name, wake := range map[string]func(w *world, a *host, c *celldsim.Cell) (*host, *celldsim.Cell){
 		"wakes with its image": func(w *world, a *host, c *celldsim.Cell) (*host, *celldsim.Cell) {
 			w.must(a.node.Evict(t.Context(), c.Scope(), true))
@@ -43,6 +44,7 @@ func TestOwnExporterBefore(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w, a, c := forked(t)
 			before := len(said(w.consumer(), c.Scope(), 2))
 			a.leftTo(c)
@@ -91,6 +93,7 @@ func TestOwnExporterBefore(t *testing.T) {
 // The epoch may go on after it was interrupted, with our state lost in between:
 // it stays that of the exporter before.
 func TestOwnExporterAndSameEpoch(t *testing.T) {
+	t.Parallel()
 	for name, goOn := range map[string]func(w *world, a *host, c *celldsim.Cell) *celldsim.Cell{
 		"reloaded": func(w *world, a *host, c *celldsim.Cell) *celldsim.Cell {
 			w.must(a.node.Reload(w.t.Context()))
@@ -108,6 +111,7 @@ func TestOwnExporterAndSameEpoch(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w, a, c := forked(t)
 			before := len(w.consumer().Records)
 			a.leftTo(c)
@@ -130,6 +134,7 @@ func TestOwnExporterAndSameEpoch(t *testing.T) {
 // Without an object that an exporter of this node wrote there was none, whatever
 // other nodes or people left.
 func TestNoExporterBefore(t *testing.T) {
+	t.Parallel()
 	for _, other := range []string{
 		"", bucket.Prefix + "node-ab/2026/01/01/00/1-00000001.parquet.old", bucket.Prefix + "node/own-exporter", bucket.Prefix + "node-a",
 		bucket.Prefix + "node-a/README", bucket.Prefix + "node-a/1970/01/01/00/1-00000001.parquet.tmp", "export/tombstones/node-a/x",
@@ -166,6 +171,7 @@ func TestNoExporterBefore(t *testing.T) {
 // A node that exported to a broker has left no object; one that is put there by
 // hand says the same, and disturbs nothing.
 func TestOwnExporterToldByHand(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a")
 	c := a.activate("one")
@@ -191,6 +197,7 @@ func TestOwnExporterToldByHand(t *testing.T) {
 // exporter's objects and the list of what is left to it change nothing of it:
 // what is there at the first round is left, what comes after is not.
 func TestOwnExporterAndStartsCutShort(t *testing.T) {
+	t.Parallel()
 	cut := errors.New("cut short")
 	node, list := ledger.NodeKey("node-a"), ledger.ResidentsKey("node-a")
 	is := func(want string) func(string) bool { return func(key string) bool { return key == want } }
@@ -203,6 +210,7 @@ func TestOwnExporterAndStartsCutShort(t *testing.T) {
 		"list stored, not heard":   {{Op: objstore.OpPut, Key: is(list), After: cut}, {Op: objstore.OpGet, Key: is(list), Skip: 1, Before: cut}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w, a, c := forked(t)
 			before := len(w.consumer().Records)
 			for lost := range 2 {
@@ -247,6 +255,7 @@ func TestOwnExporterAndStartsCutShort(t *testing.T) {
 // own exporter had the epoch after that. Neither that epoch nor a difference
 // to the close goes out.
 func TestOwnExporterOfAKnownStream(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a, b := w.host("node-a"), w.host("node-b")
 	c := b.activate("one")
@@ -285,6 +294,7 @@ func TestOwnExporterOfAKnownStream(t *testing.T) {
 // export bucket that the settings name, and for classes that are exported
 // later.
 func TestOwnExporterAndOtherSink(t *testing.T) {
+	t.Parallel()
 	w, a, export := apart(t)
 	order := w.fleet.CellID("Order", "one")
 	c, err := a.node.Activate(t.Context(), order, "one")
@@ -327,16 +337,13 @@ func TestOwnExporterAndOtherSink(t *testing.T) {
 // and nothing begins; once all of it was read, everything seen until then is
 // left, and what comes after is exported.
 func TestOwnExporterAndUnreadableDirectory(t *testing.T) {
+	t.Parallel()
 	w, a, c := forked(t)
 	bad := a.activate("bad")
 	w.write(bad, createItems, insertTwo)
 	before := len(w.consumer().Records)
 	a.fs = blindFS{blind: func(name string) bool { return strings.HasPrefix(name, filepath.Dir(bad.LTXDir())) }}
-	e, err := a.open()
-	w.must(err)
-	left, err := e.Once(t.Context(), 500*time.Millisecond)
-	w.must(err)
-	w.must(e.Close())
+	left := a.briefly(30)
 	if len(left) != 3 || len(w.keys("exportd/residents/")) > 0 {
 		t.Errorf("left: %v; lists: %v", left, w.keys("exportd/residents/"))
 	}
@@ -354,11 +361,13 @@ func TestOwnExporterAndUnreadableDirectory(t *testing.T) {
 // A running exporter leaves a busy cell alone without a request, does not
 // count it among what keeps it from ending, and takes it up when it wakes.
 func TestOwnExporterWhileRunning(t *testing.T) {
+	t.Parallel()
 	w, a, c := forked(t)
 	y := &tally{}
 	a.count = y.observe
 	a.run()
 	a.status("the cell waits", func(s exporter.Summary) bool { return s.Streams[exporter.StateWaiting] == 1 })
+	a.rounds(3) // the one that found it is over
 	y.take()
 	for i := range 5 {
 		w.write(c, fmt.Sprintf(`INSERT INTO items VALUES('busy%d',1)`, i))
@@ -404,6 +413,7 @@ func TestOwnExporterWhileRunning(t *testing.T) {
 // exporter's: what the ledger has as begun goes on as with a lost state, and
 // only what it does not know waits.
 func TestOwnObjectsAfterTheNodesIsLost(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a")
 	c := a.activate("one")

@@ -19,6 +19,7 @@ import (
 // An old copy of the state directory whose node object was put back as well:
 // the objects of the export bucket still tell that it is behind.
 func TestStateBehindItsObjects(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a")
 	c := a.activate("one")
@@ -55,6 +56,7 @@ func TestStateBehindItsObjects(t *testing.T) {
 // A copy that was made while the exporter ran, put back after it had gone on:
 // the start is the same and no sink has objects, but the token is an old one.
 func TestCopyOfRunningState(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a")
 	other := newOther(t, "other")

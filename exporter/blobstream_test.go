@@ -16,6 +16,7 @@ import (
 // as an operator writes them: a consumer of either holds the cells, key-value
 // data decoded. The exporter restarts between.
 func TestBlobStream(t *testing.T) {
+	t.Parallel()
 	fleet := brokertest.New(brokertest.Options{
 		Topics: []brokertest.Topic{{Name: "celld-changes", Partitions: 8, Writers: 2}}, Writer: 1,
 	})

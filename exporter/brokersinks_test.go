@@ -262,7 +262,7 @@ func TestOutageOfTheOnlySink(t *testing.T) {
 	for name, open := range places() {
 		t.Run(name, func(t *testing.T) {
 			p := open(t)
-			files, err := objstore.NewFile(t.TempDir())
+			files, err := objstore.NewFile(quickDir(t))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -284,8 +284,9 @@ func TestOutageOfTheOnlySink(t *testing.T) {
 				if i > 300 {
 					t.Fatalf("reading does not stop: %+v", a.e.Status())
 				}
+				spooled := a.e.Status().Spool.Last
 				w.write(busy, replaceBlob)
-				time.Sleep(30 * time.Millisecond)
+				w.until("it is spooled, or the spool is full", func() bool { return a.e.Status().Spool.Last > spooled || full() })
 			}
 			before, most := heap(), int64(0)
 			for range 6 { // 72 units of 60 KB each are a spool and more

@@ -10,6 +10,7 @@ import (
 // Denying Class.kv denies the key-value storage and not an application's
 // table of that name, which is exported under another one.
 func TestCFG01(t *testing.T) {
+	t.Parallel()
 	p := newTape(t)
 	p.h.settings.Export.DenyTables = append(p.h.settings.Export.DenyTables, tableOf(class, "kv"))
 	p.odd = []string{"kv "}

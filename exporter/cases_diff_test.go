@@ -20,6 +20,7 @@ func itoa(n int) string { return strconv.Itoa(n) }
 // Rows written before ALTER TABLE ADD COLUMN are shorter than their table:
 // every ADD opens a generation that shows them with the column's default.
 func TestDIFF01(t *testing.T) {
+	t.Parallel()
 	p := newTape(t)
 	p.unit(`CREATE TABLE t(id INTEGER PRIMARY KEY, a)`, `INSERT INTO t VALUES(1, 'x')`)
 	for i, column := range []string{`d TEXT DEFAULT 'it''s'`, `e INT DEFAULT -5`, `f REAL DEFAULT 1`, `g DEFAULT (x'00ff')`, `h DEFAULT 0x10`, `i DEFAULT true`} {
@@ -36,6 +37,7 @@ func TestDIFF01(t *testing.T) {
 // A REAL column stores integral values as integers: they stay reals, integers
 // stay exact, and a state that is restored from the bucket shows no update.
 func TestDIFF02(t *testing.T) {
+	t.Parallel()
 	p := newTape(t)
 	p.unit(`CREATE TABLE t(id INTEGER PRIMARY KEY, r REAL, n NUMERIC, b)`,
 		`INSERT INTO t VALUES(1,3.0,3.0,3.0), (2,1e15,'1e3',-0.0), (3,9007199254740993,9223372036854775807,9223372036854775807), (4,5e-324,'9223372036854775808',1.7976931348623157e308)`,
@@ -64,6 +66,7 @@ func TestDIFF02(t *testing.T) {
 
 // Text with NUL, text that is no UTF-8, and both as keys.
 func TestDIFF03(t *testing.T) {
+	t.Parallel()
 	p := newTape(t)
 	p.odd = []string{"k"}
 	const three = ` VALUES(1, CAST(x'610062' AS TEXT)), (2, CAST(x'ff41c3' AS TEXT)), (3, CAST(x'fe41c3' AS TEXT))`
@@ -83,6 +86,7 @@ func TestDIFF03(t *testing.T) {
 
 // The same database in each encoding gives the same records.
 func TestDIFF04(t *testing.T) {
+	t.Parallel()
 	tell := func(encoding string) ([]string, *tape) {
 		p := newTape(t, "encoding('"+encoding+"')")
 		p.unit(`CREATE TABLE "té😀"(id INTEGER PRIMARY KEY, "ü" TEXT, w TEXT DEFAULT 'é😀')`, `CREATE TABLE k(v TEXT PRIMARY KEY, n) WITHOUT ROWID`)
@@ -116,6 +120,7 @@ func TestDIFF04(t *testing.T) {
 
 // What is the rowid, what only looks like it, and keys that hold NULL.
 func TestDIFF05(t *testing.T) {
+	t.Parallel()
 	p := newTape(t)
 	p.unit(`CREATE TABLE a(id INTEGER PRIMARY KEY DESC, v)`, `CREATE TABLE b(id INT PRIMARY KEY, v)`, `CREATE TABLE c(id INTEGER, v, PRIMARY KEY(id DESC))`)
 	p.wants(p.unit(`INSERT INTO a VALUES(5,'x'), (NULL,'y'), (NULL,'z')`, `INSERT INTO b VALUES(NULL,1), (NULL,2), (-1,3)`,
@@ -131,8 +136,10 @@ func TestDIFF05(t *testing.T) {
 // What does not fit its page: all lengths around the limits, headers and
 // CREATE texts that spill, long keys, a schema of several pages.
 func TestDIFF06(t *testing.T) {
+	t.Parallel()
 	for _, form := range []struct{ size, reserved int }{{512, 0}, {4096, 0}, {65536, 0}, {1024, 32}} {
 		t.Run(fmt.Sprintf("%d bytes, %d reserved", form.size, form.reserved), func(t *testing.T) {
+			t.Parallel()
 			var p *tape
 			if form.reserved > 0 {
 				p = newTapeOver(t, emptyDatabase(form.size, form.reserved))
@@ -206,8 +213,10 @@ func emptyDatabase(size, reserved int) []byte {
 
 // Changes that leave pages alone, and pages that change without a change.
 func TestDIFF07(t *testing.T) {
+	t.Parallel()
 	for _, secure := range []string{"OFF", "ON"} {
 		t.Run("secure_delete "+secure, func(t *testing.T) {
+			t.Parallel()
 			p := newTape(t)
 			p.unit(`PRAGMA secure_delete=`+secure, `CREATE TABLE t(id INTEGER PRIMARY KEY, v)`)
 			p.unit(filler("t", 1000, "i, hex(zeroblob(30))"))
@@ -238,6 +247,7 @@ func TestDIFF07(t *testing.T) {
 
 // Tables that are not what their name was before.
 func TestDIFF08(t *testing.T) {
+	t.Parallel()
 	setup := []string{`CREATE TABLE t(id INTEGER PRIMARY KEY, a)`, filler("t", 100, "i, 'old'||i")}
 	for name, c := range map[string]struct {
 		unit, want []string
@@ -260,6 +270,7 @@ func TestDIFF08(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			p := newTape(t)
 			p.unit(append(setup, `CREATE TABLE u(k TEXT PRIMARY KEY)`, `INSERT INTO u VALUES('u')`)...)
 			got, want := p.unit(c.unit...), c.want
@@ -274,6 +285,7 @@ func TestDIFF08(t *testing.T) {
 // A virtual generated column has no place in the record: it and the stored
 // one stay out, and no column shifts.
 func TestDIFF09(t *testing.T) {
+	t.Parallel()
 	p := newTape(t)
 	p.unit(`CREATE TABLE t(id INTEGER PRIMARY KEY, a INT, v INT AS (a*2) VIRTUAL, s INT AS (a*3) STORED, z)`)
 	p.wants(p.unit(`INSERT INTO t(id, a, z) VALUES(1, 5, 'z')`), "rows t/1 I")
@@ -289,6 +301,7 @@ func TestDIFF09(t *testing.T) {
 // Definitions that a parser of our own would read wrong, and one that SQLite
 // itself cannot read.
 func TestDIFF10(t *testing.T) {
+	t.Parallel()
 	p := newTape(t)
 	p.unit("CREATE TABLE \"we\"\"ird, (t) -- x\"(\"a,b\" text, [c d] int, `e``f` real, 'g' blob, \"primary\" int, primary key(\"a,b\"))",
 		"CREATE TABLE c2(/* id INTEGER PRIMARY KEY, */ a text -- , b int\n, b int CHECK(b > 0 AND a <> ') WITHOUT ROWID'), CONSTRAINT pk PRIMARY KEY(a))",
@@ -317,6 +330,7 @@ func TestDIFF10(t *testing.T) {
 // Every DIFF case's database in one unit, merged in the bucket, over a
 // restored base: what comes together from many files is what came one by one.
 func TestDIFFInOneUnit(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	h := w.host("node-a")
 	c := h.activate("one")

@@ -11,6 +11,7 @@ import (
 // scope, a value that is too large to decode, a table of the application's
 // own with the name of the storage.
 func TestKV01(t *testing.T) {
+	t.Parallel()
 	p := newTape(t)
 	p.h.settings.Export.MaxRecordBytes = 16 << 20
 	p.odd = []string{"kv:"} // decoded here by hand, not by the program under test

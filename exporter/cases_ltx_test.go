@@ -2,7 +2,6 @@ package exporter_test
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -10,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"celldexport/exporter"
 	"celldexport/exporter/consumer"
@@ -63,14 +61,11 @@ func (p *tape) edit(b []byte, change func(h *ltxfile.Header, pages map[uint32][]
 	return out.Bytes()
 }
 
-// stuck runs the exporter for a while over something it cannot export, and
-// returns what it says of it.
-func (p *tape) stuck(patience time.Duration) string {
+// stuck runs the exporter for so many rounds over something it cannot export,
+// and returns what it says of it.
+func (p *tape) stuck(rounds uint64) string {
 	p.t.Helper()
-	e, err := p.h.open()
-	p.must(err)
-	left, err := e.Once(p.t.Context(), patience)
-	p.must(errors.Join(err, e.Close()))
+	left := p.h.briefly(rounds)
 	if len(left) != 1 || left[0].Cell != p.c.Scope() {
 		p.t.Fatalf("left: %v, want the cell", left)
 	}
@@ -80,8 +75,10 @@ func (p *tape) stuck(patience time.Duration) string {
 // Pages that a shrink cut off do not come back when the database grows over
 // their numbers again, in single files and in one that was merged across it.
 func TestLTX01(t *testing.T) {
+	t.Parallel()
 	for _, merged := range []bool{false, true} {
 		t.Run(fmt.Sprintf("merged %v", merged), func(t *testing.T) {
+			t.Parallel()
 			p := newTape(t, "page_size(1024)")
 			p.unit(`CREATE TABLE plain(v)`, `CREATE TABLE keyed(k TEXT PRIMARY KEY, v) WITHOUT ROWID`)
 			step := func(statements ...string) []string {
@@ -130,6 +127,7 @@ func (p *tape) pages() (n uint32) {
 // whole, naming the file and the page; the next residency, whose image holds
 // everything, carries the stream on.
 func TestLTX02(t *testing.T) {
+	t.Parallel()
 	for name, drop := range map[string]func(pages map[uint32][]byte, before uint32) uint32{
 		"two new pages": func(pages map[uint32][]byte, before uint32) uint32 {
 			delete(pages, before+3)
@@ -158,7 +156,7 @@ func TestLTX02(t *testing.T) {
 				}
 				missing = drop(pages, before)
 			}))
-			reason := p.stuck(300 * time.Millisecond)
+			reason := p.stuck(30)
 			for _, part := range []string{ltxfile.FileName(broken, broken), fmt.Sprintf("page %d", missing)} {
 				if !strings.Contains(reason, part) {
 					t.Errorf("the reason does not name %s: %s", part, reason)
@@ -182,6 +180,7 @@ func TestLTX02(t *testing.T) {
 // A database that is deleted (a file that leaves no page) closes every table;
 // what is made later goes on with the next generation.
 func TestLTX03(t *testing.T) {
+	t.Parallel()
 	p := newTape(t)
 	p.unit(`CREATE TABLE t(id INTEGER PRIMARY KEY, v)`, `CREATE TABLE gone(v)`)
 	p.unit(`INSERT INTO t VALUES(1, 'a')`, `INSERT INTO gone VALUES(1)`)
@@ -232,6 +231,7 @@ func TestLTX03(t *testing.T) {
 // file does: no panic, nothing of it exported, few requests, and the good file
 // is taken when it comes.
 func TestLTX04(t *testing.T) {
+	t.Parallel()
 	for name, damage := range map[string]func(b []byte) []byte{
 		"empty":            func([]byte) []byte { return nil },
 		"50 bytes":         func(b []byte) []byte { return b[:50] },
@@ -258,14 +258,13 @@ func TestLTX04(t *testing.T) {
 				p.must(os.WriteFile(filepath.Join(dir, foreign), good, 0o644))
 			}
 			before := p.calls()
-			reason := p.stuck(600 * time.Millisecond)
+			reason := p.stuck(60)
 			if !strings.Contains(reason, ltxfile.FileName(5, 5)) && !strings.Contains(reason, "txid 5") {
 				t.Errorf("the reason names no file: %s", reason)
 			}
-			// 60 intervals of rounds go by; the back-off makes it six or seven
-			// attempts.
+			// The back-off makes it six or seven attempts.
 			if n := p.calls() - before; n > 120 {
-				t.Errorf("%d requests in 0.6 s over a file that does not change", n)
+				t.Errorf("%d requests in 60 rounds over a file that does not change", n)
 			}
 			if got := p.records(p.consumer(), 1, 5); len(got) > 0 {
 				t.Errorf("exported from a damaged file: %q", got)
@@ -273,7 +272,7 @@ func TestLTX04(t *testing.T) {
 			if name != "one bit flipped" { // an object with the right checksum at its end counts as equal
 				// The node's file is whole again before the bucket's.
 				p.must(os.WriteFile(p.localFile(5), good, 0o644))
-				p.stuck(200 * time.Millisecond)
+				p.stuck(20)
 			}
 			p.place(5, good)
 			p.wants(p.export(), "rows t/1 "+strings.Repeat("U", 19))
@@ -284,11 +283,12 @@ func TestLTX04(t *testing.T) {
 // The largest txid is a name like any other: it is pending, not a reason to
 // stop.
 func TestLTX04LargestName(t *testing.T) {
+	t.Parallel()
 	p := newTape(t)
 	p.unit(`CREATE TABLE t(id INTEGER PRIMARY KEY, v)`)
 	p.must(os.WriteFile(filepath.Join(p.c.LTXDir(), "ffffffffffffffff-ffffffffffffffff.ltx"), []byte("x"), 0o644))
 	p.stage(`INSERT INTO t VALUES(1, 'a')`)
-	if reason := p.stuck(200 * time.Millisecond); !strings.HasPrefix(reason, string(exporter.StatePending)) {
+	if reason := p.stuck(20); !strings.HasPrefix(reason, string(exporter.StatePending)) {
 		t.Errorf("reason: %s", reason)
 	}
 	p.equal(p.c)
@@ -314,7 +314,7 @@ func TestLTX02FullImage(t *testing.T) {
 	b, err := os.ReadFile(p.localFile(p.c.TXID()))
 	p.must(err)
 	p.place(p.c.TXID(), p.edit(b, func(_ *ltxfile.Header, pages map[uint32][]byte) { delete(pages, before+3) }))
-	p.stuck(300 * time.Millisecond)
+	p.stuck(30)
 	_, err = p.c.FullImage()
 	p.must(err)
 	p.must(p.c.Upload(t.Context()))

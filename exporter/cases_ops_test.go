@@ -27,6 +27,7 @@ import (
 // and told who holds it; one on a copy of the volume takes the node over, and
 // the frozen one notices when it wakes, sends nothing more and ends.
 func TestK8S01(t *testing.T) {
+	t.Parallel()
 	type stage struct {
 		*world
 		h      *host
@@ -36,7 +37,7 @@ func TestK8S01(t *testing.T) {
 	}
 	freeze := func(t *testing.T) *stage {
 		t.Helper()
-		s := &stage{bucket: t.TempDir()}
+		s := &stage{bucket: quickDir(t)}
 		store, err := objstore.NewFile(s.bucket)
 		if err != nil {
 			t.Fatal(err)
@@ -46,7 +47,7 @@ func TestK8S01(t *testing.T) {
 		s.c = s.h.activate("one")
 		s.write(s.c, createItems, insertTwo)
 		s.frozen = s.h.startChildWith(childSpec{Bucket: s.bucket})
-		t.Cleanup(func() { _ = s.frozen.cmd.Process.Kill() })
+		t.Cleanup(func() { _ = s.frozen.kill() })
 		s.delivered(3)
 		s.must(s.frozen.cmd.Process.Signal(syscall.SIGSTOP))
 		for i := range 100 {
@@ -72,7 +73,7 @@ func TestK8S01(t *testing.T) {
 	t.Run("copy of the volume", func(t *testing.T) {
 		t.Parallel()
 		s := freeze(t)
-		copied := filepath.Join(t.TempDir(), "state")
+		copied := filepath.Join(quickDir(t), "state")
 		s.must(os.CopyFS(copied, os.DirFS(s.h.settings.State)))
 		s.h.settings.State = copied
 		s.h.run()
@@ -126,6 +127,7 @@ func (w *world) delivered(txid uint64) {
 // The state volume is full: export stops and says so, nothing is lost, and a
 // larger volume carries on.
 func TestK8S01FullVolume(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "small")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -152,12 +154,9 @@ func TestK8S01FullVolume(t *testing.T) {
 	if st := a.e.Status(); !strings.Contains(st.Failure, "no space left") {
 		t.Errorf("failure: %q", st.Failure)
 	}
-	a.stop()
-	if err := <-a.done; err != nil && !errors.Is(err, syscall.ENOSPC) {
+	if err := a.dropped(); err != nil && !errors.Is(err, syscall.ENOSPC) {
 		t.Error(err)
 	}
-	_ = a.e.Close() // of a volume that fails
-	a.e = nil
 	larger := filepath.Join(t.TempDir(), "larger")
 	w.must(os.CopyFS(larger, os.DirFS(a.settings.State)))
 	a.settings.State = larger

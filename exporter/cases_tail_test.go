@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"celldexport/envelope"
 	"celldexport/exporter"
 	"celldexport/exporter/consumer"
@@ -62,11 +64,17 @@ func (f *farm) grow(units ...string) {
 	}
 }
 
-// quickDir is a directory in memory where the system has such, so that a test
-// about numbers does not wait for a disk's syncs.
+// quickDir is a directory in memory where the system has such with room for
+// many tests at a time, so that none waits for a disk's syncs: nothing here
+// survives a loss of power, and processes that are killed lose no writes.
 func quickDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "exporter-test-")
+	const memory, room = "/dev/shm", 1 << 30
+	var fs unix.Statfs_t
+	if err := unix.Statfs(memory, &fs); err != nil || fs.Bavail*uint64(fs.Bsize) < room {
+		return t.TempDir()
+	}
+	dir, err := os.MkdirTemp(memory, "exporter-test-")
 	if err != nil {
 		return t.TempDir()
 	}
@@ -118,6 +126,14 @@ func (f *farm) capture(root string, i int, epoch, from, to uint64) {
 	}
 }
 
+// exports waits until so many streams are exported to what is on the disk.
+func (h *host) exports(n int) {
+	h.w.t.Helper()
+	h.status(fmt.Sprint(n, " streams are exported"), func(s exporter.Summary) bool {
+		return s.Streams[exporter.StateExported] == n && s.Watch.Pending == 0
+	})
+}
+
 // source is a cell whose files up to txid are the mould's.
 func (f *farm) source(i int, epoch, txid uint64) consumer.Source {
 	return consumer.Source{Scope: f.scope(i), DB: f.mould.DB(), Epoch: epoch, TXID: txid}
@@ -160,6 +176,7 @@ func (f *farm) whole(n int, heads map[uint64]uint64) *consumer.Consumer {
 // Directories appear with their files in them before a watch can be set on
 // them, one by one and renamed into place already filled, epoch after epoch.
 func TestTAIL01(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V03)
 	a := w.host("node-a")
 	f := newFarm(w, a, createItems, insertTwo)
@@ -169,7 +186,7 @@ func TestTAIL01(t *testing.T) {
 		f.upload(i, 1, 1, 3)
 	}
 	a.run()
-	aside := t.TempDir()
+	aside := filepath.Join(filepath.Dir(a.settings.Watch), "aside") // on the same file system
 	for i := range cells {
 		root := a.settings.Watch
 		if i%2 == 1 {
@@ -181,7 +198,7 @@ func TestTAIL01(t *testing.T) {
 		}
 		w.must(os.MkdirAll(filepath.Join(a.settings.Watch, f.scope(i), "facets", strings.Repeat("0a", 16), "ltx", "e1"), 0o755))
 	}
-	a.sync()
+	a.exports(cells)
 	_, err := f.mould.FullImage()
 	w.must(err)
 	image, err := os.ReadFile(filepath.Join(f.mould.LTXDir(), ltxfile.FileName(4, 4)))
@@ -205,6 +222,7 @@ func TestTAIL01(t *testing.T) {
 
 // More cells than files may be open.
 func TestTAIL02(t *testing.T) {
+	t.Parallel()
 	bucket := quickDir(t)
 	store, err := objstore.NewFile(bucket)
 	if err != nil {
@@ -267,6 +285,7 @@ func (w *fewWatches) Add(dir string) error {
 // The kernel gives no inotify instance, or no watch more while new cells
 // appear: the log says which limit it is, and everything is exported.
 func TestTAIL02Limits(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		watch func() (ltxtail.Watcher, error)
 		limit string
@@ -300,8 +319,7 @@ func TestTAIL02Limits(t *testing.T) {
 			for i := cells / 3; i < cells; i++ {
 				start(i)
 			}
-			time.Sleep(600 * time.Millisecond) // one poll, whose interval is 500 ms
-			a.sync()
+			a.exports(cells)
 			if !a.e.Status().Watch.Polling || !log.has(c.limit) {
 				t.Errorf("polling %v, the log names %s: %v", a.e.Status().Watch.Polling, c.limit, log.has(c.limit))
 			}
@@ -314,6 +332,7 @@ func TestTAIL02Limits(t *testing.T) {
 // Files under temporary names, files written in place, hard links and what a
 // crash left: each is exported once and whole, or not at all.
 func TestTAIL03(t *testing.T) {
+	t.Parallel()
 	p := newTape(t)
 	w := p.world
 	p.stage(`CREATE TABLE t(id INTEGER PRIMARY KEY, v)`)
@@ -354,7 +373,7 @@ func TestTAIL03(t *testing.T) {
 	upload(4) // whole in the bucket while the local file is torn
 	slowly(p.localFile(4), files[4])
 	p.h.sync()
-	original := filepath.Join(t.TempDir(), "original")
+	original := filepath.Join(filepath.Dir(p.h.settings.Watch), "original")
 	w.must(os.WriteFile(original, files[5], 0o644))
 	if err := os.Link(original, p.localFile(5)); err != nil {
 		w.must(os.WriteFile(p.localFile(5), files[5], 0o644)) // another file system
@@ -393,6 +412,7 @@ func (v vanishing) Open(name string) (ltxtail.ReadFile, error) {
 // Files that were compacted away while nobody looked, and one that vanishes
 // between its listing and its opening.
 func TestTAIL04(t *testing.T) {
+	t.Parallel()
 	begin := func(t *testing.T) *tape {
 		t.Helper()
 		p := newTape(t)
@@ -460,8 +480,12 @@ func TestTAIL04(t *testing.T) {
 		// Twice, in two lives: what is gone is told once, and not before
 		// looking again has become rare.
 		for range 2 {
-			if reason := p.stuck(4 * time.Second); !strings.Contains(reason, "txids 11 to 30 are neither on the node's disk nor in the bucket") {
-				t.Errorf("reason: %s", reason)
+			const gone = "txids 11 to 30 are neither on the node's disk nor in the bucket"
+			left := p.h.onceUntil(func(s exporter.Summary) bool {
+				return s.Rounds >= 250 && len(s.Trouble) == 1 && strings.Contains(s.Trouble[0].Status.Reason, gone)
+			})
+			if len(left) != 1 || left[0].Cell != p.c.Scope() || !strings.Contains(left[0].Reason, gone) {
+				t.Errorf("left: %v", left)
 			}
 		}
 		var gaps []envelope.Gap

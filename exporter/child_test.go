@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -37,6 +38,8 @@ type childSpec struct {
 	// Interval are those of the sink and of rounds, 0 the usual of tests.
 	Files           uint64
 	Flush, Interval time.Duration
+	// Memory is its soft limit of memory in bytes, 0 none.
+	Memory int64
 	// Brokers are of a topic that gets everything too, none for the bucket
 	// alone.
 	Brokers []string
@@ -77,6 +80,9 @@ func runChild(text string) error {
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: spec.Files, Max: spec.Files}); err != nil {
 			return err
 		}
+	}
+	if spec.Memory > 0 {
+		debug.SetMemoryLimit(spec.Memory)
 	}
 	var export objstore.Store = store
 	if spec.Puts != "" {
@@ -159,7 +165,7 @@ func (c *child) kill() error {
 
 // wait waits for a process that was killed or kills itself.
 func (c *child) wait() error {
-	err := c.cmd.Wait()
+	err := c.ended()
 	if status, ok := c.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return nil
 	}
@@ -171,8 +177,16 @@ func (c *child) end() error {
 	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return fmt.Errorf("end the exporter: %w\n%s", err, c.log.String())
 	}
-	if err := c.cmd.Wait(); err != nil {
+	if err := c.ended(); err != nil {
 		return fmt.Errorf("the exporter ended with %w\n%s", err, c.log.String())
 	}
 	return nil
+}
+
+// ended waits for the process. One that does not end is told to show what its
+// goroutines do, which ends it too.
+func (c *child) ended() error {
+	quit := time.AfterFunc(2*patience, func() { _ = c.cmd.Process.Signal(syscall.SIGQUIT) })
+	defer quit.Stop()
+	return c.cmd.Wait()
 }

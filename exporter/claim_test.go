@@ -14,6 +14,7 @@ import (
 // the other, never make a state directory look like another one: what the
 // claim said is known whether its answer came or not.
 func TestClaimsCutShort(t *testing.T) {
+	t.Parallel()
 	// claimed: the claim is stored and nothing is known of it. refused: it
 	// never got there.
 	const claimed, refused = true, false
@@ -28,6 +29,7 @@ func TestClaimsCutShort(t *testing.T) {
 		"refused, claimed, refused": {refused, claimed, refused},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, celldsim.V06)
 			a := w.host("node-a")
 			c := a.activate("one")

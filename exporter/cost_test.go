@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	"celldexport/internal/celldsim"
 	"celldexport/internal/ledger"
@@ -47,6 +46,7 @@ func (y *tally) take() (calls map[string]int, total int, bytes int64) {
 // What the proof asks of the bucket: about one request a unit for a busy
 // cell, a few for a slow one, none for one that rests.
 func TestRequestsPerUnit(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V03)
 	a := w.host("node-a")
 	y := &tally{}
@@ -83,10 +83,7 @@ func TestRequestsPerUnit(t *testing.T) {
 		t.Errorf("%d requests for %d units of a slow cell", total, singles)
 	}
 
-	before := a.e.Status().Rounds
-	for a.e.Status().Rounds < before+20 {
-		time.Sleep(5 * time.Millisecond)
-	}
+	a.rounds(20)
 	if calls, total, _ := y.take(); total != 0 {
 		t.Errorf("resting cells cost %d requests in 20 rounds: %v", total, calls)
 	}
@@ -96,6 +93,7 @@ func TestRequestsPerUnit(t *testing.T) {
 // A cell that is woken again and again sends only what changed; what a wake
 // costs does not grow, and neither does the ledger.
 func TestWokenAgainAndAgain(t *testing.T) {
+	t.Parallel()
 	wakes := 40
 	if s := os.Getenv("EXPORTD_WAKES"); s != "" {
 		n, err := strconv.Atoi(s)
@@ -122,9 +120,9 @@ func TestWokenAgainAndAgain(t *testing.T) {
 	for i := range wakes {
 		w.must(a.node.Evict(t.Context(), c.Scope(), true))
 		a.sync()
+		y.take()
 		c = a.activate("one")
 		w.write(c, fmt.Sprintf(`UPDATE items SET qty = qty + 1 WHERE sku = 'row%d'`, 1+i%9))
-		y.take()
 		a.sync()
 		_, total, bytes := y.take()
 		data, _, err := objstore.ReadAll(t.Context(), w.store, key, 1<<20)
@@ -139,8 +137,17 @@ func TestWokenAgainAndAgain(t *testing.T) {
 			rows++
 		}
 	}
-	first, last := costs[10], costs[len(costs)-1]
-	t.Logf("%d wakes: %.1f records a wake, requests %d at the 11th and %d at the last, bytes %d and %d, ledger %d and %d bytes",
+	// What a round asks twice because it came between two steps of a wake is no
+	// growth: each counts as the least of ten.
+	least := func(costs []cost) cost {
+		low := costs[0]
+		for _, c := range costs {
+			low = cost{min(low.requests, c.requests), min(low.bytes, c.bytes), min(low.ledger, c.ledger)}
+		}
+		return low
+	}
+	first, last := least(costs[5:15]), least(costs[len(costs)-10:])
+	t.Logf("%d wakes: %.1f records a wake, requests %d around the 10th and %d at the last, bytes %d and %d, ledger %d and %d bytes",
 		wakes, float64(rows)/float64(wakes), first.requests, last.requests, first.bytes, last.bytes, first.ledger, last.ledger)
 	// A link, a schema, a row change, and a watermark or two.
 	if rows > 6*wakes {

@@ -11,6 +11,7 @@ import (
 // A round that is cut short before it looked at a cell leaves the cell's
 // changes to the next one, though nothing on the disk tells of them again.
 func TestRoundCutShortForgetsNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a")
 	one, two := a.activate("one"), a.activate("two")
@@ -31,6 +32,6 @@ func TestRoundCutShortForgetsNothing(t *testing.T) {
 	w.must(e.Checkpoint(t.Context()))
 	w.must(e.Flush(t.Context()))
 	stop()
-	w.must(errors.Join(<-delivered, e.Close()))
+	w.must(errors.Join(await(t, "the end of the sinks", delivered), e.Close()))
 	w.equal(one, two)
 }

@@ -3,6 +3,7 @@ package exporter_test
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -28,6 +29,7 @@ func one(t *testing.T, layout celldsim.Layout) (*world, *host, *celldsim.Cell) {
 // An eviction that is given up: the same epoch goes on, its close is taken
 // back.
 func TestAbandonedEviction(t *testing.T) {
+	t.Parallel()
 	w, a, c := one(t, celldsim.V06)
 	w.must(c.Exec(`INSERT INTO items VALUES('c',3)`))
 	w.must(a.node.AbandonEviction(t.Context(), c.Scope()))
@@ -44,6 +46,7 @@ func TestAbandonedEviction(t *testing.T) {
 // A close that is in the ledger and was lost with the process, and an eviction
 // that was given up then: nothing is spooled before the close is withdrawn.
 func TestCloseLostInACrash(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a")
 	c := a.activate("one")
@@ -70,6 +73,7 @@ func TestCloseLostInACrash(t *testing.T) {
 // A residency that is discarded: what the bucket covers is exported, the rest
 // never was.
 func TestReset(t *testing.T) {
+	t.Parallel()
 	w, a, c := one(t, celldsim.V06)
 	w.must(c.Exec(`INSERT INTO items VALUES('uploaded',1)`))
 	_, err := c.Capture()
@@ -93,6 +97,7 @@ func TestReset(t *testing.T) {
 // A node that crashed resumes at its epoch, clamped to what the bucket covers,
 // and captures other pages under the numbers it used before.
 func TestResumeReusesNumbers(t *testing.T) {
+	t.Parallel()
 	w, a, c := one(t, celldsim.V06)
 	w.must(c.Exec(`INSERT INTO items VALUES('lost',1)`))
 	_, err := c.Capture()
@@ -130,6 +135,7 @@ func (h *host) pendingOrDone() {
 
 // An orderly restart of the node goes on in the same epoch.
 func TestCleanReload(t *testing.T) {
+	t.Parallel()
 	for _, layout := range []celldsim.Layout{celldsim.V03, celldsim.V06} {
 		w, a, c := one(t, layout)
 		w.must(c.Exec(`INSERT INTO items VALUES('c',3)`))
@@ -147,6 +153,7 @@ func TestCleanReload(t *testing.T) {
 // A node that crashed and goes on in the next epoch leaves the directory of
 // the old one: what the bucket has of it survives, the rest does not.
 func TestCrashLeftovers(t *testing.T) {
+	t.Parallel()
 	w, a, c := one(t, celldsim.V03)
 	w.must(c.Exec(`INSERT INTO items VALUES('uploaded',1)`))
 	_, err := c.Capture()
@@ -166,6 +173,7 @@ func TestCrashLeftovers(t *testing.T) {
 // Another node takes the cell while our newest file was never uploaded: no
 // coverage moves, and the fence is seen all the same.
 func TestSilentFence(t *testing.T) {
+	t.Parallel()
 	w, a, c := one(t, celldsim.V03)
 	b := w.host("node-b")
 	w.must(c.Exec(`INSERT INTO items VALUES('lost',1)`))
@@ -189,6 +197,7 @@ func TestSilentFence(t *testing.T) {
 // history: the next one goes on from the epoch before, late appends of its
 // old owner included.
 func TestEmptyEpoch(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V03)
 	a, b, d := w.host("node-a"), w.host("node-b"), w.host("node-d")
 	zombie := a.activate("one")
@@ -219,8 +228,10 @@ func TestEmptyEpoch(t *testing.T) {
 // nothing is left of them, the image of the next one still shows everything
 // against the state that the consumer holds.
 func TestMissedResidencies(t *testing.T) {
+	t.Parallel()
 	for name, collect := range map[string]bool{"kept": false, "collected": true} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w, a, c := one(t, celldsim.V06)
 			a.halt()
 			for i := range 3 {
@@ -260,6 +271,7 @@ func (w *world) collect(c *celldsim.Cell) {
 // First sight of a cell whose earlier epochs are gone: retired.json says that
 // it is no new one.
 func TestRetiredCellIsNotFresh(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a")
 	c := a.activate("one")
@@ -278,6 +290,7 @@ func TestRetiredCellIsNotFresh(t *testing.T) {
 // A cell whose shadow was given up for the cache, and one whose shadow
 // somebody removed: both are made anew from the bucket.
 func TestShadowGone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a")
 	a.settings.Export.CacheBytes = 1
@@ -301,6 +314,7 @@ func TestShadowGone(t *testing.T) {
 // goes on from there: what was never delivered would be missing, so that one
 // re-bases.
 func TestPredecessorLostItsState(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a, b := w.host("node-a"), w.host("node-b")
 	c := a.activate("one")
@@ -308,7 +322,7 @@ func TestPredecessorLostItsState(t *testing.T) {
 	a.once()
 	w.must(a.node.Handoff(t.Context(), c.Scope(), false))
 	a.once()
-	a.settings.State = t.TempDir()
+	a.settings.State = filepath.Join(quickDir(t), "state")
 	a.once()
 	c = b.activate("one")
 	w.write(c, `INSERT INTO items VALUES('next',1)`)

@@ -97,6 +97,19 @@ func (w *world) until(what string, done func() bool) {
 	}
 }
 
+// await is what comes out of a channel. A test that waits for it in vain ends
+// with what every goroutine does.
+func await[T any](t *testing.T, what string, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("%s did not come about; what every goroutine does:\n%s", what, goroutines())
+		panic("not reached")
+	}
+}
+
 // tail is the end of a long log.
 func tail(log string) string {
 	const most = 8000

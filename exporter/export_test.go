@@ -55,7 +55,11 @@ func (e *Exporter) Unstick() error {
 		return errors.New("Run left nothing behind")
 	}
 	if e.stuck != nil {
-		<-e.stuck
+		select {
+		case <-e.stuck:
+		case <-time.After(time.Minute):
+			return errors.New("the reading is still behind")
+		}
 		e.stuck = nil
 	}
 	if !e.rounds.turns.gather(time.Minute) {

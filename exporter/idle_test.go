@@ -58,6 +58,7 @@ func (h *host) rounds(n uint64) {
 // A cell that rests for a while holds no file open and is counted all the
 // same; its next change costs no listing and goes out as any other.
 func TestIdleCellsHoldNoFiles(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V03)
 	a := w.host("node-a")
 	var ahead atomic.Int64
@@ -102,6 +103,7 @@ func TestIdleCellsHoldNoFiles(t *testing.T) {
 // unused first; those of resident cells stay. A cell whose shadow is gone
 // goes on from the bucket.
 func TestDepartedShadowsFitTheCache(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V03)
 	a := w.host("node-a")
 	y := a.activate("resident")

@@ -36,6 +36,7 @@ func topicOf(t *testing.T, b *broker.Broker) *consumer.Consumer {
 // operator writes them: a consumer of either holds the cells, certified to
 // their heads. The exporter restarts between.
 func TestKafka(t *testing.T) {
+	t.Parallel()
 	b, err := broker.Start("celld-changes", 4)
 	if err != nil {
 		t.Fatal(err)
@@ -75,6 +76,7 @@ func TestKafka(t *testing.T) {
 // one gap in that sink only, before anything is certified over it, also when
 // the process ends at once; the bucket has everything.
 func TestKafkaRefusesARecord(t *testing.T) {
+	t.Parallel()
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
 	if err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ type victim struct {
 }
 
 func newVictim(t *testing.T, seed uint64) *victim {
-	dir := t.TempDir()
+	dir := quickDir(t)
 	v := &victim{bucket: filepath.Join(dir, "bucket"), puts: filepath.Join(dir, "puts"), seed: seed, rand: rand.New(rand.NewPCG(seed, 9))}
 	for _, d := range []string{v.bucket, v.puts} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
@@ -185,6 +185,7 @@ func TestKill(t *testing.T) {
 // kills: every stream re-bases where that can be seen, the copy is right, and
 // the next activation is certified again.
 func TestKillAndLoseState(t *testing.T) {
+	t.Parallel()
 	for name, lose := range map[string]func(v *victim, copied string){
 		"deleted": func(v *victim, _ string) { v.must(os.RemoveAll(v.h.settings.State)) },
 		"older copy": func(v *victim, copied string) {
@@ -196,7 +197,7 @@ func TestKillAndLoseState(t *testing.T) {
 			t.Parallel()
 			v := newVictim(t, seed(t, 5))
 			v.lives(2, 300*time.Millisecond, 900*time.Millisecond)
-			copied := filepath.Join(t.TempDir(), "state")
+			copied := filepath.Join(quickDir(t), "state")
 			v.must(os.CopyFS(copied, os.DirFS(v.h.settings.State)))
 			v.lives(3, 200*time.Millisecond, 900*time.Millisecond)
 			before := v.consumer()

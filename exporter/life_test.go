@@ -18,6 +18,7 @@ const (
 
 // A new cell: its first image holds celld's own tables, then come ours.
 func TestFreshCell(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V03)
 	a := w.host("node-a")
 	c := a.activate("one")
@@ -39,8 +40,10 @@ func TestFreshCell(t *testing.T) {
 // A wake on the same node goes on from our own shadow: nothing is downloaded
 // and only what changed is sent.
 func TestLocalWake(t *testing.T) {
+	t.Parallel()
 	for name, keep := range map[string]bool{"with image": true, "without image": false} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, celldsim.V06)
 			a := w.host("node-a")
 			c := a.activate("one")
@@ -69,6 +72,7 @@ func TestLocalWake(t *testing.T) {
 // The sidecar comes to a cell in mid-residency that had lives before: the
 // whole state goes out, and the stream is certified from its first watermark.
 func TestFirstSightInMidResidency(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V03)
 	a := w.host("node-a")
 	c := a.activate("one")
@@ -95,6 +99,7 @@ func TestFirstSightInMidResidency(t *testing.T) {
 // uploading: none of it leaves, and the new owner's exporter goes on from
 // exactly where the old one's ended.
 func TestTakeoverWithZombie(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V03)
 	a, b := w.host("node-a"), w.host("node-b")
 	c := a.activate("one")
@@ -122,6 +127,7 @@ func TestTakeoverWithZombie(t *testing.T) {
 
 // The old owner's exporter never closes its residency: the new one re-bases.
 func TestPredecessorNeverCloses(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V03)
 	a, b := w.host("node-a"), w.host("node-b")
 	c := a.activate("one")
@@ -147,6 +153,7 @@ func TestPredecessorNeverCloses(t *testing.T) {
 // A cell that was never exported and has no earlier life is sent from its
 // first transaction, however late the sidecar comes.
 func TestLateButFresh(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V03)
 	a := w.host("node-a")
 	c := a.activate("one")
@@ -163,8 +170,10 @@ func TestLateButFresh(t *testing.T) {
 
 // Handed off and released, then woken elsewhere.
 func TestHandoff(t *testing.T) {
+	t.Parallel()
 	for _, snapshot := range []bool{false, true} {
 		t.Run(fmt.Sprintf("level 9 %v", snapshot), func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, celldsim.V06)
 			a, b := w.host("node-a"), w.host("node-b")
 			c := a.activate("one")
@@ -190,6 +199,7 @@ func TestHandoff(t *testing.T) {
 
 // Merged uploads, compaction and the images of checkpoints in one residency.
 func TestWiderObjects(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a")
 	c := a.activate("one")
@@ -218,6 +228,7 @@ func TestWiderObjects(t *testing.T) {
 // The state directory is lost in mid-residency: the stream re-bases, its
 // epoch is not certified any more, and the next activation certifies again.
 func TestLostState(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a")
 	c := a.activate("one")
@@ -248,6 +259,7 @@ func TestLostState(t *testing.T) {
 
 // The state directory is put back from an older copy: it counts as lost.
 func TestOlderCopyOfState(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a")
 	c := a.activate("one")
@@ -272,6 +284,7 @@ func TestOlderCopyOfState(t *testing.T) {
 
 // Classes that are not asked for, those never exported, and denied tables.
 func TestClassesAndTables(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V03)
 	a := w.host("node-a")
 	a.settings.Export.DenyTables = append(a.settings.Export.DenyTables, tableOf(class, "secrets"))
@@ -294,6 +307,7 @@ func TestClassesAndTables(t *testing.T) {
 
 // Many cells with random traffic, evictions and wakes, a restart in between.
 func TestManyCells(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a")
 	const n = 6
@@ -341,6 +355,7 @@ func TestManyCells(t *testing.T) {
 // on the same node, from the bucket on another one, without a snapshot as
 // long as the cut is where the exporter before it closed.
 func TestPagedActivation(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a, b := w.host("node-a"), w.host("node-b")
 	c := a.activate("one")
@@ -375,6 +390,7 @@ func TestPagedActivation(t *testing.T) {
 // A paged activation that the sidecar first sees in its middle re-bases from
 // the chain of both epochs.
 func TestPagedFirstSight(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a")
 	c := a.activate("one")

@@ -20,6 +20,7 @@ import (
 // A given-up eviction whose files had vanished: the ledger has the close while
 // they are gone, and nothing of the epoch is spooled until it is taken back.
 func TestCloseIsWithdrawnBeforeTheNextUnit(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a").byHand()
 	c := a.activate("one")
@@ -51,6 +52,7 @@ func TestCloseIsWithdrawnBeforeTheNextUnit(t *testing.T) {
 // for good: the re-base that gets over it takes the close back first, and whoever
 // goes on from the epoch does so from its real end.
 func TestCloseIsWithdrawnBeforeALeap(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a").byHand()
 	c := a.activate("one")
@@ -97,6 +99,7 @@ func (w *world) byLedger(scope string, change func(*ledger.Stream, ledger.Writer
 // so: the cell goes on in it, so the close is taken back before anything is
 // spooled.
 func TestCloseOfAnEpochThatOurStateDoesNotKnow(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a")
 	c := a.activate("one")
@@ -133,6 +136,7 @@ func TestCloseOfAnEpochThatOurStateDoesNotKnow(t *testing.T) {
 // cell woke in its next epoch: the close is entered again, and that epoch goes
 // on from it.
 func TestWithdrawnCloseIsEnteredAgain(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a")
 	c := a.activate("one")
@@ -158,6 +162,7 @@ func TestWithdrawnCloseIsEnteredAgain(t *testing.T) {
 // the bucket covers goes out in that epoch, from the objects, while own.json
 // still shows it; what comes after a higher one goes out with that one's image.
 func TestFilesVanish(t *testing.T) {
+	t.Parallel()
 	evicted := func(a *byHand, c *celldsim.Cell) error { return a.node.Evict(t.Context(), c.Scope(), true) }
 	handedOff := func(snapshot bool) func(*byHand, *celldsim.Cell) error {
 		return func(a *byHand, c *celldsim.Cell) error { return a.node.Handoff(t.Context(), c.Scope(), snapshot) }
@@ -183,6 +188,7 @@ func TestFilesVanish(t *testing.T) {
 		}, true, "3 rows items/1 II", "rows items/1 II"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, celldsim.V06)
 			a := w.host("node-a").byHand()
 			c := a.activate("one")
@@ -243,6 +249,7 @@ func distinct(t *testing.T, at []envelope.Position, want int) {
 // State directories that come one after the other show the stream at one head:
 // no two of them at one position.
 func TestPositionsOfLivesAtOneHead(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a")
 	c := a.activate("one")
@@ -266,6 +273,7 @@ func TestPositionsOfLivesAtOneHead(t *testing.T) {
 // the next transaction yet: the second time at a position of its own. A
 // listing that ends below what is exported shows nothing at all.
 func TestReBaseWhileTheListingLags(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		from  uint64 // the first transaction that is not listed
 		shown int    // the states shown in the end
@@ -275,6 +283,7 @@ func TestReBaseWhileTheListingLags(t *testing.T) {
 		"below it":             {3, 2, true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, celldsim.V06)
 			a := w.host("node-a")
 			c := a.activate("one")

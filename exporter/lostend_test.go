@@ -12,6 +12,7 @@ import (
 // its own state, says the end: a snapshot that does not list a table leaves it
 // open.
 func TestEndOfTableLostWithAnothersState(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a, b, silent := w.host("node-a"), w.host("node-b"), w.host("node-c")
 	c := a.activate("one")

@@ -14,6 +14,7 @@ import (
 // Names and units are as Prometheus asks, sinks are told apart, and no cell is
 // named: there may be any number of them.
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a")
 	registry := prometheus.NewPedanticRegistry()
@@ -61,6 +62,7 @@ func TestMetrics(t *testing.T) {
 // What the blob-stream sink did is told when it is one of the sinks: counters
 // that have moved, and retries only after something went wrong.
 func TestBlobStreamMetrics(t *testing.T) {
+	t.Parallel()
 	p := blobStreamPlace(t)
 	w, a := brokersBeside(t, p)
 	registry := prometheus.NewPedanticRegistry()

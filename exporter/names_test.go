@@ -5,6 +5,7 @@ import "testing"
 // Names that are no UTF-8 stay apart through the ledger, which every unit here
 // reads anew, through Parquet and in the consumer.
 func TestNamesThatAreNotUTF8(t *testing.T) {
+	t.Parallel()
 	p := newTape(t)
 	// The dump that copies are held against has the stored names.
 	p.odd = []string{"a\xff", "a\xfe", "a\uFFFD"}

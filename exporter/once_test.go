@@ -30,6 +30,7 @@ func leftOf(w *world, e *exporter.Exporter) string {
 // as anything else does that keeps it from its end: after its time, with the
 // reason.
 func TestOnceWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
 	t.Run("bucket", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, celldsim.V06)

@@ -28,7 +28,7 @@ func (h *host) ownExporter(during func()) {
 		kept[key] = data
 	}
 	own := &host{w: w, node: h.node, settings: new(*h.settings), rig: h.rig}
-	own.settings.State = filepath.Join(w.t.TempDir(), "state")
+	own.settings.State = filepath.Join(quickDir(w.t), "state")
 	own.run()
 	during()
 	own.sync()

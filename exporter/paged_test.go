@@ -7,9 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"celldexport/exporter"
 	"celldexport/internal/celld"
 	"celldexport/internal/celldsim"
 	"celldexport/internal/ltxfile"
@@ -44,8 +42,10 @@ func (w *world) without(c *celldsim.Cell, through uint64) {
 // the epoch before had: that alone does not make it a paged one, and its own
 // first transactions come from the bucket.
 func TestFirstFilesLostIsNotPaged(t *testing.T) {
+	t.Parallel()
 	for name, merged := range map[string]bool{"as they were": false, "merged": true} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w, a, c, end := sleeping(t, celldsim.V03)
 			c = a.activate("one")
 			for c.TXID() < end {
@@ -71,8 +71,10 @@ func TestFirstFilesLostIsNotPaged(t *testing.T) {
 
 // The marker of a paged epoch is gone from the node's disk: the bucket has it.
 func TestMarkerLostOnDisk(t *testing.T) {
+	t.Parallel()
 	for name, merged := range map[string]bool{"in the bucket": false, "merged with what follows": true} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w, a, c, end := sleeping(t, celldsim.V06)
 			c, err := a.node.ActivateWith(t.Context(), celldsim.Activation{Cell: c.Scope(), Name: "one", Paged: true})
 			w.must(err)
@@ -103,6 +105,7 @@ func TestMarkerLostOnDisk(t *testing.T) {
 // before was closed, and the bucket does not list it yet when a paged one is
 // built on it. That one is not taken for a continuation of the closed one.
 func TestPagedOverAnEpochThatIsListedLate(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		upload func(w *world, c *celldsim.Cell)
 		// unlisted is how many rounds the listing lags, 0 for the whole test.
@@ -119,6 +122,7 @@ func TestPagedOverAnEpochThatIsListedLate(t *testing.T) {
 		"with lost state": {upload: func(*world, *celldsim.Cell) {}, lost: true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w, a, c, end := sleeping(t, celldsim.V03)
 			b := w.host("node-b")
 			c = b.activate("one")
@@ -162,6 +166,7 @@ func TestPagedOverAnEpochThatIsListedLate(t *testing.T) {
 // A paged epoch over one that never was in the bucket: it waits for some
 // rounds, in case a listing lags, and goes on from the closed one.
 func TestPagedOverAnEmptyEpoch(t *testing.T) {
+	t.Parallel()
 	w, a, c, end := sleeping(t, celldsim.V06)
 	b := w.host("node-b")
 	b.activate("one")
@@ -181,6 +186,7 @@ func TestPagedOverAnEmptyEpoch(t *testing.T) {
 // A directory of an epoch that own.json does not know ends nothing: it is
 // named, and when it is gone the epoch goes on as if nothing had been.
 func TestStrayEpoch(t *testing.T) {
+	t.Parallel()
 	w, a, c := one(t, celldsim.V03)
 	stray := celld.EpochDir(a.settings.Watch, celld.Scope{Cell: c.Scope()}, 99)
 	w.must(os.MkdirAll(stray, 0o755))
@@ -206,6 +212,7 @@ func TestStrayEpoch(t *testing.T) {
 // An activation that is seen before anything of it is captured ends the epoch
 // before in the ledger, so that whoever takes the cell next goes on from there.
 func TestNewEpochWithoutFilesClosesTheLast(t *testing.T) {
+	t.Parallel()
 	w, a, c := one(t, celldsim.V03)
 	w.must(a.node.Restart(t.Context()))
 	_, err := a.node.ActivateWith(t.Context(), celldsim.Activation{Cell: c.Scope(), Name: "one", Deferred: true})
@@ -216,6 +223,7 @@ func TestNewEpochWithoutFilesClosesTheLast(t *testing.T) {
 // A stream keeps its script: another one named later is an error of it, said
 // aloud, and of no other.
 func TestAnotherScriptLater(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V03)
 	a := w.host("node-a")
 	c := a.activate("one")
@@ -231,7 +239,7 @@ func TestAnotherScriptLater(t *testing.T) {
 		later := a.activate(fmt.Sprint("later", c.Epoch()))
 		w.write(later, createItems)
 		n := len(w.consumer().Records)
-		left := a.briefly()
+		left := a.briefly(60)
 		if len(left) != 1 || left[0].Cell != c.Scope() || !strings.HasPrefix(left[0].Reason, "failed: ") || !strings.Contains(left[0].Reason, `script "shop"`) || !strings.Contains(left[0].Reason, "EXPORTD_SCRIPT") {
 			t.Errorf("left: %v", left)
 		}
@@ -249,26 +257,25 @@ func TestAnotherScriptLater(t *testing.T) {
 	a.settings.Script = ""
 	w.write(c, `INSERT INTO items VALUES('d',3)`)
 	w.write(d1, `INSERT INTO items VALUES('d',3)`)
-	a.once()
+	left := a.briefly(60)
+	for _, p := range left { // those that began under the other name
+		if p.Cell == c.Scope() || p.Cell == d1.Scope() || !strings.Contains(p.Reason, `script "another"`) {
+			t.Errorf("left: %v", p)
+		}
+	}
+	if len(left) != 2 {
+		t.Errorf("%d streams are left, want 2: %v", len(left), left)
+	}
 	got := w.equal(c, d1)
 	if id, _ := got.Stream(c.Scope()); id.Script != "shop" {
 		t.Errorf("stream %+v", id)
 	}
 }
 
-// briefly is once for what will not be done.
-func (h *host) briefly() []exporter.Pending {
-	h.w.t.Helper()
-	e, err := h.open()
-	h.w.must(err)
-	left, err := e.Once(h.w.t.Context(), 2*time.Second)
-	h.w.must(errors.Join(err, e.Close()))
-	return left
-}
-
 // A new deployment of the same script, and of another one that has a class of
 // this name, change nothing: the cell's id says whose it is.
 func TestRedeployment(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V03)
 	a := w.host("node-a")
 	c := a.activate("one")

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"celldexport/diffpage/shadow"
 	"celldexport/exporter"
@@ -148,6 +147,7 @@ func (p *reshaped) crash() {
 // unit of single pages. Between is run after each of the four, whole says that
 // it was an image.
 func TestAnotherPageSize(t *testing.T) {
+	t.Parallel()
 	for name, between := range map[string]func(p *reshaped, n int, whole bool){
 		"one life":       func(*reshaped, int, bool) {},
 		"restarted":      func(p *reshaped, _ int, _ bool) { p.exported() },
@@ -265,10 +265,7 @@ func TestAnotherPageSizeInPart(t *testing.T) {
 	b, err := os.ReadFile(p.localFile(p.at))
 	p.must(err)
 	p.place(p.at, p.edit(b, func(_ *ltxfile.Header, pages map[uint32][]byte) { delete(pages, 3) }))
-	e, err := p.h.open()
-	p.must(err)
-	left, err := e.Once(t.Context(), time.Second)
-	p.must(errors.Join(err, e.Close()))
+	left := p.h.briefly(30)
 	if len(left) != 1 || !containsAll(left[0].Reason, []string{ltxfile.FileName(p.at, p.at), "from pages of 4096 bytes", "pages of 512 bytes", "page 3 is missing"}) {
 		t.Errorf("left: %v", left)
 	}
@@ -282,6 +279,7 @@ func TestAnotherPageSizeInPart(t *testing.T) {
 // A database that was deleted comes back with pages of another size, in the
 // same life of the exporter or in the next.
 func TestAnotherPageSizeAfterNoPages(t *testing.T) {
+	t.Parallel()
 	for _, restart := range []bool{false, true} {
 		t.Run(fmt.Sprintf("restart %v", restart), func(t *testing.T) {
 			t.Parallel()

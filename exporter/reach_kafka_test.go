@@ -16,6 +16,7 @@ import (
 // What is wrong with brokers or topic is named, with what to set, and no
 // secret is.
 func TestReachKafkaBrokers(t *testing.T) {
+	t.Parallel()
 	cluster := func(opts ...kfake.Opt) *kfake.Cluster {
 		c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1)}, opts...)...)
 		if err != nil {

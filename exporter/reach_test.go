@@ -41,6 +41,7 @@ func deafPort(t *testing.T) string {
 // Each blob-stream broker is told by its name, those that answer and those
 // that do not, and nothing is stored by asking.
 func TestReachBlobStreamBrokers(t *testing.T) {
+	t.Parallel()
 	p := blobStreamPlace(t)
 	use := func(s *config.Settings) {
 		s.Export.Sinks = []string{config.SinkBlobStream}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"celldexport/exporter"
+	"celldexport/exporter/consumer"
 	"celldexport/internal/celldsim"
 	"celldexport/internal/objstore"
 	"celldexport/sinks/bucket"
@@ -27,6 +28,7 @@ func (w *world) objects() []string {
 // A node deletes its own old objects, but none with records of an epoch that
 // is still open here.
 func TestRetention(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a")
 	a.settings.Export.Retention = 2
@@ -39,10 +41,6 @@ func TestRetention(t *testing.T) {
 		bucket.Name{Node: "node-b", Micros: 1, Rand: 1}.Key(), bucket.Name{Node: "node-a2", Micros: 1, Rand: 1}.Key(),
 		bucket.Prefix + "node-a/1970/01/01/00/1-00000001.parquet.tmp", bucket.Prefix + "node-a/README",
 	}
-	for _, key := range foreign {
-		_, err := objstore.PutBytes(t.Context(), w.store, key, []byte("not ours"), objstore.PutOptions{})
-		w.must(err)
-	}
 	ours := func() []string {
 		return slices.DeleteFunc(w.objects(), func(key string) bool { return slices.Contains(foreign, key) })
 	}
@@ -50,9 +48,12 @@ func TestRetention(t *testing.T) {
 	w.write(idle, createItems, insertTwo)
 	a.run()
 	a.sync()
-	w.until("the idle cell is certified", func() bool { return len(ours()) >= 2 })
-	time.Sleep(100 * time.Millisecond)
+	w.until("the idle cell is certified", func() bool { return len(w.consumer().Certified(consumer.SourceOf(idle))) == 0 })
 	early := len(ours())
+	for _, key := range foreign { // no objects that the consumer knows
+		_, err := objstore.PutBytes(t.Context(), w.store, key, []byte("not ours"), objstore.PutOptions{})
+		w.must(err)
+	}
 	busy := a.activate("busy")
 	for range 4 {
 		n := len(ours())
@@ -114,6 +115,7 @@ func (w *world) unlistable(keys []string, do func()) {
 // An object store that refuses to delete costs nothing but the space: the
 // export goes on and the log says it.
 func TestRetentionWithoutPermission(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a")
 	a.settings.Export.Retention = 1

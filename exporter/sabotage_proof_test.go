@@ -67,6 +67,7 @@ func forgeObject(t *testing.T, w *world, c *celldsim.Cell, from, to string) {
 // nothing. An exporter that proved by name would send rows that no later
 // owner has.
 func TestSabotageProofByName(t *testing.T) {
+	t.Parallel()
 	for _, sabotaged := range []bool{false, true} {
 		w := newWorld(t, celldsim.V03)
 		a, b := w.host("node-a"), w.host("node-b")
@@ -77,11 +78,17 @@ func TestSabotageProofByName(t *testing.T) {
 		}
 		a.run()
 		a.sync()
+		spooled := a.e.Status().Spool.Last
 		w.must(c.Exec(`INSERT INTO items VALUES('ours',1)`))
 		_, err := c.Capture()
 		w.must(err)
 		forgeObject(t, w, c, "ours", "them")
-		time.Sleep(200 * time.Millisecond)
+		if sabotaged {
+			w.until("the transaction is taken for proven", func() bool { return a.e.Status().Spool.Last > spooled })
+		} else {
+			w.until("the transaction is seen", func() bool { return a.e.Status().Streams[exporter.StateExported] == 0 })
+			a.rounds(20)
+		}
 		zombie := c
 		c = w.takeOver(b, c, "one")
 		// The old owner's next file has its exporter notice and close.
@@ -106,6 +113,7 @@ func TestSabotageProofByName(t *testing.T) {
 // them from a file that has become wider since would put the shadow ahead of
 // what was sent, and the rows in between would never leave.
 func TestSabotageRedoFromWiderFile(t *testing.T) {
+	t.Parallel()
 	for _, sabotaged := range []bool{false, true} {
 		w := newWorld(t, celldsim.V03)
 		a := w.host("node-a")

@@ -88,13 +88,16 @@ func (h *host) settled() {
 // and then each stream that it missed as a whole. Nothing is lost and the
 // certificates of all sinks are true.
 func TestSinkIsDetachedAndComesBack(t *testing.T) {
+	t.Parallel()
 	for _, restart := range []bool{false, true} {
 		t.Run(fmt.Sprintf("restart %v", restart), func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, celldsim.V06)
 			a := w.host("node-a")
 			a.settings.Export.SpoolBytes = 3 << 20
 			other := newOther(t, "other")
-			a.rig = func(o *exporter.Options) { o.More = []sinks.Sink{other} }
+			// A stop in between gives the sink that is down no long time.
+			a.rig = func(o *exporter.Options) { o.More, o.Shutdown = []sinks.Sink{other}, 2*time.Second }
 			busy, quiet := a.activate("busy"), a.activate("quiet")
 			w.write(busy, `CREATE TABLE t(k INTEGER PRIMARY KEY, v BLOB)`, `CREATE TABLE brief(x)`, `CREATE TABLE old(x)`)
 			w.write(quiet, createItems, insertTwo)
@@ -164,6 +167,7 @@ func TestSinkIsDetachedAndComesBack(t *testing.T) {
 // A sink that is added later gets every open stream as a whole, without a
 // link, and goes on from there; a cell that sleeps comes with its next wake.
 func TestSinkIsAddedLater(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a")
 	var cells []*celldsim.Cell
@@ -209,6 +213,7 @@ func TestSinkIsAddedLater(t *testing.T) {
 
 // With --once a sink that was added has everything before the process ends.
 func TestOnceFillsANewSink(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a")
 	c := a.activate("one")

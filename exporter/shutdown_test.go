@@ -16,6 +16,7 @@ import (
 // A stop takes the directory up once more, proves, delivers and certifies it:
 // what was written just before is there and nothing is left for later.
 func TestStopDeliversWhatIsOnDisk(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a")
 	// No round comes by itself, and the last one has all the time it takes.
@@ -31,6 +32,7 @@ func TestStopDeliversWhatIsOnDisk(t *testing.T) {
 // A place that is gone when the process stops holds it up no longer than the
 // deadline; what it lacks is said, and goes out at the next start, once.
 func TestStopWithoutAPlace(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a")
 	other := newOther(t, "other")

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -52,11 +53,13 @@ func gauges(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 // What stops all streams is the state of those that have something to do, with
 // a reason and an age; /readyz says so after a while, and all of it passes.
 func TestWhatStopsAllStreamsIsTold(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct{ name, key string }{
 		{"control.json", celld.ControlKey},
 		{"node object", ledger.NodeKey("node-a")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, celldsim.V06)
 			a := w.host("node-a")
 			var ahead atomic.Int64
@@ -109,10 +112,11 @@ func TestWhatStopsAllStreamsIsTold(t *testing.T) {
 type dripStore struct {
 	objstore.Store
 	slow func(key string) bool
-	// hangs stops the bytes until its close of back.
-	hangs atomic.Bool
-	back  chan struct{}
-	given atomic.Int64
+	// hangs stops the bytes until its close of back, stuck says that a reader
+	// has come to that.
+	hangs, stuck atomic.Bool
+	back         chan struct{}
+	given        atomic.Int64
 }
 
 func (d *dripStore) Get(ctx context.Context, key string, o objstore.GetOptions) (io.ReadCloser, objstore.Object, error) {
@@ -130,6 +134,7 @@ type drip struct {
 
 func (r drip) Read(b []byte) (int, error) {
 	if r.d.hangs.Load() {
+		r.d.stuck.Store(true)
 		<-r.d.back
 	}
 	select {
@@ -144,6 +149,7 @@ func (r drip) Read(b []byte) (int, error) {
 // A round that takes long because an object is large or slow is alive as long
 // as bytes come in, and is not once they stop.
 func TestLongRoundIsAlive(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a")
 	c := a.activate("one")
@@ -153,6 +159,8 @@ func TestLongRoundIsAlive(t *testing.T) {
 	w.must(err)
 	key := celld.LTXKey(c.Scope(), c.Epoch(), 0, txids[0], txids[0])
 	d := &dripStore{slow: func(k string) bool { return k == key }, back: make(chan struct{})}
+	goOn := sync.OnceFunc(func() { close(d.back) })
+	defer goOn()
 	a.rig = func(o *exporter.Options) { d.Store, o.Fleet = o.Fleet, d }
 	// The object alone has the transaction.
 	path := filepath.Join(c.LTXDir(), ltxfile.FileName(txids[0], txids[0]))
@@ -170,17 +178,13 @@ func TestLongRoundIsAlive(t *testing.T) {
 		t.Fatalf("%d rounds went by, the object was to hold up one", n-rounds)
 	}
 	d.hangs.Store(true)
-	w.until("no byte comes any more", func() bool {
-		n := d.given.Load()
-		time.Sleep(100 * time.Millisecond)
-		return n == d.given.Load()
-	})
+	w.until("no byte comes any more", d.stuck.Load)
 	ticked = a.e.Ticked()
 	time.Sleep(300 * time.Millisecond)
 	if now := a.e.Ticked(); now.After(ticked) {
 		t.Errorf("a round that is stuck counts as alive: it moved at %v, and at %v", ticked, now)
 	}
-	close(d.back)
+	goOn()
 	a.sync()
 	a.settled()
 	a.halt()
@@ -190,6 +194,7 @@ func TestLongRoundIsAlive(t *testing.T) {
 // Running out of file descriptors holds up the stream that needs one, with a
 // reason, and passes by itself.
 func TestOutOfDescriptors(t *testing.T) {
+	t.Parallel()
 	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE} {
 		for _, what := range []string{"shadow", "spool"} {
 			t.Run(fmt.Sprint(what, " ", errno), func(t *testing.T) { outOfDescriptors(t, what, errno) })
@@ -198,6 +203,7 @@ func TestOutOfDescriptors(t *testing.T) {
 }
 
 func outOfDescriptors(t *testing.T, what string, errno syscall.Errno) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a")
 	a.settings.Export.SpoolBytes = 8 << 20 // segments of a megabyte

@@ -67,6 +67,7 @@ func (h *host) haltWithin(most time.Duration) {
 // A stream that is asked about ever more seldom, since the bucket did not
 // cover it for long, is asked about when the process stops.
 func TestStopProvesWhatIsInBackOff(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a")
 	a.rig = func(o *exporter.Options) { o.Shutdown = patience }
@@ -91,6 +92,7 @@ func TestStopProvesWhatIsInBackOff(t *testing.T) {
 // What a stop leaves is logged: how much of it and why, twenty streams by
 // name, and never a value of a row.
 func TestStopSaysWhatIsLeft(t *testing.T) {
+	t.Parallel()
 	const cells, more = 23, 2
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a")
@@ -136,6 +138,7 @@ func TestStopSaysWhatIsLeft(t *testing.T) {
 // A bucket that does not answer holds a stop up no longer than its time, and
 // the log says what is left and why.
 func TestStopWithASilentBucket(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a")
 	a.rig = func(o *exporter.Options) { o.Interval, o.Shutdown = time.Hour, 2*time.Second }
@@ -160,6 +163,7 @@ func TestStopWithASilentBucket(t *testing.T) {
 // A few cells that do not answer take no more than their share of a stop: the
 // others are proven, delivered and certified.
 func TestStopPassesSilentCells(t *testing.T) {
+	t.Parallel()
 	const cells, silent = 90, 10
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a")
@@ -191,6 +195,7 @@ func TestStopPassesSilentCells(t *testing.T) {
 // A backlog that takes several rounds, and a cell that left meanwhile, are
 // finished by the stop.
 func TestStopFinishesABacklog(t *testing.T) {
+	t.Parallel()
 	const units = 300
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a")
@@ -265,6 +270,7 @@ func (f *silentFS) ReadDir(name string) ([]fs.DirEntry, error) {
 // A directory that does not answer the last walk is given up; what is spooled
 // goes out, and the rest at the next start.
 func TestStopWithASilentDirectory(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a, other, dir := w.host("node-a"), newOther(t, "other"), new(silentFS)
 	a.fs = dir
@@ -295,6 +301,7 @@ func TestStopWithASilentDirectory(t *testing.T) {
 // waits for it, does not keep the sinks from what is spooled; the process
 // ends, and the next start takes up what it left.
 func TestStopWhileTheDirectoryIsSilent(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a, other, dir := w.host("node-a"), newOther(t, "other"), new(silentFS)
 	a.fs = dir
@@ -319,7 +326,7 @@ func TestStopWhileTheDirectoryIsSilent(t *testing.T) {
 	}
 	said, e := w.said(), a.e
 	go func() {
-		for !strings.Contains(said(), "a disk does not answer") {
+		for t.Context().Err() == nil && !strings.Contains(said(), "a disk does not answer") {
 			time.Sleep(10 * time.Millisecond)
 		}
 		up()

@@ -11,6 +11,7 @@ import (
 // deleteAll drops every table of the application: their generations close,
 // and a table that is created afterwards goes on with the next number.
 func TestDeleteAll(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V03)
 	a := w.host("node-a")
 	c := a.activate("one")
@@ -34,6 +35,7 @@ func TestDeleteAll(t *testing.T) {
 
 // D1 databases are exported like any cell, under the fleet's deployment.
 func TestD1Database(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a")
 	c, err := a.node.Activate(t.Context(), "__D1Database:"+strings.Repeat("5a", 32), "shop-db")
@@ -51,6 +53,7 @@ func TestD1Database(t *testing.T) {
 // What a cell says of its own incarnation and generations counts when its
 // stream is bound, and at no other time.
 func TestCellsOwnRegistry(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V03)
 	a := w.host("node-a")
 	c := a.activate("one")
@@ -78,6 +81,7 @@ func TestCellsOwnRegistry(t *testing.T) {
 // A deny rule that comes ends the table's generation with the next unit; one
 // that goes opens the next with all rows.
 func TestDenyRuleChanges(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V03)
 	a := w.host("node-a")
 	c := a.activate("one")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"celldexport/exporter"
 	"celldexport/exporter/consumer"
@@ -35,7 +36,7 @@ func (h *host) byHand() *byHand {
 	go func() { done <- e.Deliver(ctx) }()
 	h.w.t.Cleanup(func() {
 		stop()
-		<-done
+		await(h.w.t, "the end of the sinks of "+h.settings.Node, done)
 		if err := e.Close(); err != nil {
 			h.w.t.Error(err)
 		}
@@ -60,6 +61,19 @@ func (b *byHand) rounds(n int) {
 func (b *byHand) atLedger(key string, do func(context.Context) error) {
 	b.fault.Add(objstore.Rule{Op: objstore.OpPut, Key: func(k string) bool { return k == key }, Times: 1,
 		Wait: func(ctx context.Context, _, _ string) error { return do(ctx) }})
+}
+
+// passed waits in a call of a bucket for what another goroutine does. It is an
+// error when that does not come, so that whoever made the call goes on.
+func passed(ctx context.Context, c <-chan struct{}) error {
+	select {
+	case <-c:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(patience):
+		return errors.New("the other did not come there")
+	}
 }
 
 // closedAt is where an epoch ends in the ledger, "open" while it goes on.
@@ -124,6 +138,7 @@ func (h *handover) move(ctx context.Context) (err error) {
 // it: either the close is there to stay and nothing follows it, or the pin is
 // refused and decided anew.
 func TestCloseIsWithdrawnWhileAnotherContinues(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		play func(h *handover)
 		// prev is what e2 continues, unit whether e1's fourth transaction was
@@ -133,22 +148,17 @@ func TestCloseIsWithdrawnWhileAnotherContinues(t *testing.T) {
 	}{
 		"withdrawn between reading and pin": {func(h *handover) {
 			atPin, goOn, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-			h.b.atLedger(h.key, func(context.Context) error { close(atPin); <-goOn; return nil })
+			h.b.atLedger(h.key, func(ctx context.Context) error { close(atPin); return passed(ctx, goOn) })
 			h.a.atLedger(h.key, func(ctx context.Context) error {
 				if err := h.move(ctx); err != nil {
 					return err
 				}
 				go func() { done <- h.b.round() }()
-				select {
-				case <-atPin:
-					return nil
-				case err := <-done:
-					return fmt.Errorf("node b did not come to its pin: %w", err)
-				}
+				return passed(ctx, atPin)
 			})
 			h.w.must(h.a.round())
 			close(goOn)
-			h.w.must(<-done)
+			h.w.must(await(h.w.t, "the round of node b", done))
 			if at := h.w.closedAt(h.c.Scope(), 2); at != "not pinned" {
 				h.w.t.Errorf("e2 is pinned on a close that was withdrawn: %s", at)
 			}
@@ -179,6 +189,7 @@ func TestCloseIsWithdrawnWhileAnotherContinues(t *testing.T) {
 		}, "e1:3", false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			h := newHandover(t)
 			test.play(h)
 			for range 8 {
@@ -206,6 +217,7 @@ func TestCloseIsWithdrawnWhileAnotherContinues(t *testing.T) {
 // the next one's had looked into the ledger: that one does not begin another
 // incarnation beside it.
 func TestFirstPinOfTheOwnerBefore(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a, b := w.host("node-a").byHand(), w.host("node-b").byHand()
 	c := a.activate("one")
@@ -219,15 +231,14 @@ func TestFirstPinOfTheOwnerBefore(t *testing.T) {
 		return err
 	})
 	atPin, goOn, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	b.atLedger(key, func(context.Context) error { close(atPin); <-goOn; return nil })
-	a.atLedger(key, func(context.Context) error {
+	b.atLedger(key, func(ctx context.Context) error { close(atPin); return passed(ctx, goOn) })
+	a.atLedger(key, func(ctx context.Context) error {
 		go func() { done <- b.round() }()
-		<-atPin
-		return nil
+		return passed(ctx, atPin)
 	})
 	w.must(a.round())
 	close(goOn)
-	w.must(<-done)
+	w.must(await(t, "the round of node b", done))
 	for range 8 {
 		a.rounds(5)
 		b.rounds(5)

@@ -2,6 +2,7 @@ package exporter_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -25,7 +26,9 @@ import (
 
 // world is a simulated fleet whose nodes have real exporters beside them.
 type world struct {
-	t        *testing.T
+	t *testing.T
+	// dir has the directories of all nodes; it goes after their exporters.
+	dir      string
 	store    objstore.Store
 	fault    *objstore.Fault
 	fleet    *celldsim.Fleet
@@ -62,7 +65,7 @@ func newWorld(t *testing.T, layout celldsim.Layout) *world {
 
 // newWorldOn is a world whose fleet bucket is a store of another kind.
 func newWorldOn(t *testing.T, store objstore.Store, layout celldsim.Layout) *world {
-	w := &world{t: t, store: store, nodes: make(map[string]*host), survived: make(consumer.Survived)}
+	w := &world{t: t, dir: quickDir(t), store: store, nodes: make(map[string]*host), survived: make(consumer.Survived)}
 	w.fault = objstore.NewFault(store)
 	w.clock.Store(1_800_000_000_000)
 	var err error
@@ -89,7 +92,7 @@ func newWorldOn(t *testing.T, store objstore.Store, layout celldsim.Layout) *wor
 // host adds a node with its own directories.
 func (w *world) host(name string) *host {
 	w.t.Helper()
-	dir := w.t.TempDir()
+	dir := filepath.Join(w.dir, name)
 	watch := filepath.Join(dir, "watch")
 	w.must(os.MkdirAll(watch, 0o755))
 	node, err := w.fleet.Node(w.t.Context(), name, watch)
@@ -155,6 +158,46 @@ func (h *host) once() []exporter.Pending {
 	return left
 }
 
+// onceUntil is once over something that cannot all be done: it runs until the
+// exporter has said something after a round, as if its time were over then.
+func (h *host) onceUntil(says func(exporter.Summary) bool) []exporter.Pending {
+	h.w.t.Helper()
+	var ahead atomic.Int64
+	rig := h.rig
+	h.rig = func(o *exporter.Options) {
+		if rig != nil {
+			rig(o)
+		}
+		o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	}
+	e, err := h.open()
+	h.rig = rig
+	h.w.must(err)
+	ended, looked := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(looked)
+		for !says(e.Status()) {
+			select {
+			case <-ended:
+				return
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+		ahead.Store(int64(exportTime + time.Minute))
+	}()
+	left, err := e.Once(h.w.t.Context(), exportTime)
+	close(ended)
+	<-looked
+	h.w.must(errors.Join(err, e.Close()))
+	return left
+}
+
+// briefly is once for what will not be done, over so many rounds.
+func (h *host) briefly(rounds uint64) []exporter.Pending {
+	h.w.t.Helper()
+	return h.onceUntil(func(s exporter.Summary) bool { return s.Rounds >= rounds })
+}
+
 // run starts the exporter; sync waits for it, halt ends it.
 func (h *host) run() {
 	h.w.t.Helper()
@@ -172,8 +215,14 @@ func (h *host) halt() {
 	begin := time.Now()
 	defer func() { h.w.t.Logf("%s stopped after %v", h.settings.Node, time.Since(begin)) }()
 	h.stop()
-	if err := <-h.done; err != nil {
-		h.w.t.Errorf("exporter of %s: %v", h.settings.Node, err)
+	select {
+	case err := <-h.done:
+		if err != nil {
+			h.w.t.Errorf("exporter of %s: %v", h.settings.Node, err)
+		}
+	case <-time.After(2 * patience): // some tests give a stop all of patience
+		defer func() { h.e = nil }() // nothing else waits for it
+		h.w.stalled("the exporter of %s does not stop", h.settings.Node)
 	}
 	if err := h.e.Close(); err != nil {
 		h.w.t.Error(err)
@@ -181,7 +230,20 @@ func (h *host) halt() {
 	h.e = nil
 }
 
-// sync waits until the running exporter has nothing left to do for a while.
+// dropped stops an exporter whose state directory fails, and forgets it: what
+// its end and its close say of that is no matter.
+func (h *host) dropped() error {
+	h.w.t.Helper()
+	h.stop()
+	err := await(h.w.t, "the end of the exporter of "+h.settings.Node, h.done)
+	_ = h.e.Close()
+	h.e, h.rig = nil, nil
+	return err
+}
+
+// sync waits until the running exporter has nothing left to do for six rounds
+// that were looked at one after the other. A look between two rounds shows
+// nothing new and counts neither way: on a slow machine there are many.
 func (h *host) sync() {
 	h.w.t.Helper()
 	begin := time.Now()
@@ -195,9 +257,10 @@ func (h *host) sync() {
 				busy += n
 			}
 		}
-		if busy > 0 || s.Rounds <= last.Rounds {
+		switch {
+		case busy > 0:
 			quiet = 0
-		} else {
+		case s.Rounds > last.Rounds:
 			quiet++
 		}
 		last = s
