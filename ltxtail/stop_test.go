@@ -74,7 +74,7 @@ func TestWalkOfASilentDirectory(t *testing.T) {
 			run, stop := context.WithCancel(t.Context())
 			ran := make(chan error, 1)
 			go func() { ran <- w.tail.Run(run) }()
-			<-hangs
+			await(t, "a walk that hangs", hangs)
 			stop()
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 			defer cancel()
@@ -82,7 +82,7 @@ func TestWalkOfASilentDirectory(t *testing.T) {
 				t.Errorf("a walk behind one that hangs: %v", err)
 			}
 			close(back)
-			if err := <-ran; err != nil {
+			if err := await(t, "the end of the tail", ran); err != nil {
 				t.Error(err)
 			}
 			w.fs.asking = nil

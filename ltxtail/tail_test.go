@@ -70,7 +70,7 @@ func run(t *testing.T, cfg Config) *Tail {
 	go func() { done <- tail.Run(ctx) }()
 	t.Cleanup(func() {
 		stop()
-		if err := <-done; err != nil {
+		if err := await(t, "the end of the tail", done); err != nil {
 			t.Error(err)
 		}
 	})
@@ -78,9 +78,24 @@ func run(t *testing.T, cfg Config) *Tail {
 	return tail
 }
 
+// patience is how long a test waits for what has to come.
+const patience = 90 * time.Second
+
+// await is what comes out of a channel, or a failure when nothing does.
+func await[T any](t *testing.T, what string, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("%s did not come about", what)
+		panic("not reached")
+	}
+}
+
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%s did not come about", what)
 		}

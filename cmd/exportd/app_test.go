@@ -181,14 +181,29 @@ func (b *bench) start(t *testing.T, args ...string) (code chan int) {
 	return code
 }
 
+// await is what comes out of a channel, or a failure when nothing does.
+func await[T any](t *testing.T, what string, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("%s did not come about", what)
+		panic("not reached")
+	}
+}
+
+// patience is how long a test waits for what has to come.
+const patience = 90 * time.Second
+
 func TestFirstSignalFlushesAndExitsZero(t *testing.T) {
 	b := newBench(on(t)...)
 	b.fake.flush = make(chan struct{})
 	code := b.start(t, "run")
-	<-b.fake.running
+	await(t, "the start of the exporter", b.fake.running)
 	b.signals <- syscall.SIGTERM
 	close(b.fake.flush)
-	if got := <-code; got != 0 {
+	if got := await(t, "the end of the program", code); got != 0 {
 		t.Errorf("exit %d: %s", got, &b.err)
 	}
 	if !b.fake.closed {
@@ -206,10 +221,10 @@ func TestSecondSignalDoesNotWait(t *testing.T) {
 	b := newBench(on(t)...)
 	b.fake.flush = make(chan struct{})
 	code := b.start(t, "run")
-	<-b.fake.running
+	await(t, "the start of the exporter", b.fake.running)
 	b.signals <- syscall.SIGTERM
 	b.signals <- syscall.SIGTERM
-	if got := <-code; got != 1 || !strings.Contains(b.err.String(), "second signal") {
+	if got := await(t, "the end of the program", code); got != 1 || !strings.Contains(b.err.String(), "second signal") {
 		t.Errorf("exit %d: %s", got, &b.err)
 	}
 	close(b.fake.flush) // let the abandoned work end

@@ -157,7 +157,7 @@ func TestOffStateStaysUpAndStopsClean(t *testing.T) {
 	b := newBench("CELLD_EXPORT=0", "CELLD_WATCH=/nonexistent", "CELLD_BUCKET=s3://fleet", "EXPORTD_LISTEN=127.0.0.1:0")
 	code := b.start(t, "run")
 	b.signals <- syscall.SIGTERM
-	if got := <-code; got != 0 {
+	if got := await(t, "the end of the program", code); got != 0 {
 		t.Errorf("exit %d: %s", got, &b.err)
 	}
 	if b.fake.options.settings != nil {

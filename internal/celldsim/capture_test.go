@@ -180,8 +180,24 @@ func TestCaptureBesideAWriter(t *testing.T) {
 	f := newFleet(t, Config{Layout: V06, TruncatePages: 200})
 	c := activate(t, newNode(t, f, "node-a"), f.CellID("Shelf", "a"))
 	w := NewWorkload(WorkloadConfig{Seed: 5})
-	done := make(chan error, 1)
-	go func() { done <- w.Run(t.Context(), c.DB(), 150) }()
+	done, captured := make(chan error, 1), make(chan struct{}, 1)
+	go func() {
+		// However seldom this goroutine or the other gets its turn, there are
+		// captures between the first write and the last.
+		for range 15 {
+			select {
+			case <-captured:
+			case <-t.Context().Done():
+				done <- t.Context().Err()
+				return
+			}
+			if err := w.Run(t.Context(), c.DB(), 10); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
 	for writing := true; writing; {
 		select {
 		case err := <-done:
@@ -190,6 +206,10 @@ func TestCaptureBesideAWriter(t *testing.T) {
 		default:
 		}
 		capture(t, c)
+		select {
+		case captured <- struct{}{}:
+		default:
+		}
 		must(t, c.UploadMerged(t.Context()))
 	}
 	checkFiles(t, c)

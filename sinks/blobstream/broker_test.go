@@ -80,6 +80,18 @@ func TestEveryFault(t *testing.T) {
 			tell("broker-a", "broker-c")
 		}
 	}
+	next := 12 * 60
+	sinktest.Eventually(t, "fault of each kind", func() bool {
+		mu.Lock()
+		kinds := len(seen)
+		mu.Unlock()
+		if kinds < 6 { // a slow machine has asked seldom so far
+			w.Fill(next, next+20, 7)
+			next += 20
+			time.Sleep(40 * time.Millisecond)
+		}
+		return kinds == 6
+	})
 	mu.Lock()
 	calm = true
 	mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // slowFS holds the syncs of segments back until it is told to go on.
@@ -36,6 +37,16 @@ func (f *slowFile) Sync() error {
 	return f.File.Sync()
 }
 
+// begun waits for a sync to begin.
+func begun(t *testing.T, began <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-began:
+	case <-time.After(90 * time.Second):
+		t.Fatal("no sync begins")
+	}
+}
+
 // TestEntriesAreAddedDuringASync shows that a sync covers what was committed
 // before it began and nothing that came while it ran, and that neither waits
 // for the other.
@@ -43,13 +54,13 @@ func TestEntriesAreAddedDuringASync(t *testing.T) {
 	fs := &slowFS{began: make(chan struct{}, 1), goOn: make(chan struct{}, 1)}
 	fs.goOn <- struct{}{} // the head of the segment
 	s := openSpool(t, t.TempDir(), Options{FS: fs})
-	<-fs.began
+	begun(t, fs.began)
 
 	put(t, s, unit(1, 1), "before")
 	var first, second sync.WaitGroup
 	var errs [2]error
 	first.Go(func() { errs[0] = s.Sync(t.Context()) })
-	<-fs.began
+	begun(t, fs.began)
 	put(t, s, unit(1, 2), "during")
 	second.Go(func() { errs[1] = s.Sync(t.Context()) })
 	if got := s.Last(); got != 0 {
@@ -60,7 +71,7 @@ func TestEntriesAreAddedDuringASync(t *testing.T) {
 	if got := s.Last(); got != 1 {
 		t.Fatalf("entry %d is the last visible one after the sync of the first", got)
 	}
-	<-fs.began
+	begun(t, fs.began)
 	fs.goOn <- struct{}{}
 	second.Wait()
 	if got := s.Last(); got != 2 || errors.Join(errs[:]...) != nil {

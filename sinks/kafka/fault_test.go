@@ -9,6 +9,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"celldexport/envelope"
 	"celldexport/sinks/delivery"
 	"celldexport/sinks/sinktest"
+	"celldexport/sinks/sinktest/loopback"
 )
 
 func produceFault(c *kfake.Cluster, err *kerr.Error, count int) *kfake.FaultHandle {
@@ -135,14 +137,19 @@ func TestOutage(t *testing.T) {
 	}
 }
 
+// freePort is a port that is the test's until its end.
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	p, err := loopback.Reserve()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p.Number()
 }
 
 // A topic that is missing is the reason that is told. It is not made; when
@@ -202,7 +209,13 @@ func TestFatalErrorRebuildsTheProducer(t *testing.T) {
 		w.sink.opened = func(s *session) { opened <- s }
 		produceFault(c, kerr.TopicAuthorizationFailed, 1)
 		w.Fill(50, 60, 5)
-		(<-opened).p.TestFatalError(kafka.ErrOutOfOrderSequenceNumber, "as if the broker had lost its state")
+		var s *session
+		select {
+		case s = <-opened:
+		case <-time.After(sinktest.Within):
+			t.Fatal("no session was opened")
+		}
+		s.p.TestFatalError(kafka.ErrOutOfOrderSequenceNumber, "as if the broker had lost its state")
 		w.Fill(60, 150, 5)
 		w.Flush()
 		list := consume(t, c.ListenAddrs())
@@ -377,6 +390,8 @@ func TestEndsWithStalledBrokers(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	stalled := make(chan struct{})
+	answer := sync.OnceFunc(func() { close(stalled) })
+	t.Cleanup(answer) // before the cluster's end, which waits for it
 	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
 		c.SleepControl(func() { <-stalled })
 		return nil, nil, false
@@ -391,7 +406,7 @@ func TestEndsWithStalledBrokers(t *testing.T) {
 		t.Errorf("flush: %v", err)
 	}
 	w.End() // within its time
-	close(stalled)
+	answer()
 	w.begin(Config{Brokers: c.ListenAddrs()})
 	w.Flush()
 	list := consume(t, c.ListenAddrs())

@@ -94,8 +94,13 @@ func (h *Harness) End() {
 	began := time.Now()
 	h.stop()
 	h.stop = nil
-	if err := <-h.done; err != nil {
-		h.t.Error(err)
+	select {
+	case err := <-h.done:
+		if err != nil {
+			h.t.Error(err)
+		}
+	case <-time.After(Within):
+		h.t.Fatalf("the engine does not end within %v", Within)
 	}
 	if took := time.Since(began); took > endWithin {
 		h.t.Errorf("ending took %v", took)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 
 	blobstreampb "celldexport/sinks/blobstream/proto"
+	"celldexport/sinks/sinktest/loopback"
 )
 
 // Topic is a topic that the brokers are configured with.
@@ -119,10 +121,16 @@ func New(opt Options) *Fleet {
 }
 
 // Start starts a broker on loopback. It serves once it is among the members.
-// An address that is not empty is taken again, as a restart does.
+// An address that is not empty is taken again, as a restart does. Nobody else
+// gets it as long as the fleet is in use.
 func (f *Fleet) Start(id, address string) (*Broker, error) {
 	if address == "" {
-		address = "127.0.0.1:0"
+		port, err := loopback.Reserve()
+		if err != nil {
+			return nil, fmt.Errorf("start broker %s: %w", id, err)
+		}
+		runtime.AddCleanup(f, func(p *loopback.Port) { _ = p.Close() }, port)
+		address = port.Address()
 	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {

@@ -114,10 +114,13 @@ func (c *cluster) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// patience is how long a test waits for what has to come.
+const patience = 90 * time.Second
+
 // send sends lines to watch number n, from 1.
 func (c *cluster) send(t *testing.T, n int, lines ...string) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		c.mu.Lock()
 		open := len(c.events)
 		var events chan string
@@ -127,7 +130,11 @@ func (c *cluster) send(t *testing.T, n int, lines ...string) {
 		c.mu.Unlock()
 		if events != nil {
 			for _, line := range lines {
-				events <- line
+				select {
+				case events <- line:
+				case <-time.After(patience):
+					t.Fatalf("watch %d takes no line", n)
+				}
 			}
 			return
 		}
@@ -173,7 +180,7 @@ func (w *watched) next(t *testing.T) string {
 			parts = append(parts, b.ID+"="+b.Address)
 		}
 		return strings.Join(parts, " ")
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("no members")
 		return ""
 	}
@@ -182,7 +189,7 @@ func (w *watched) next(t *testing.T) string {
 // failure waits for trouble that says text.
 func (w *watched) failure(t *testing.T, text string) {
 	t.Helper()
-	timeout := time.After(10 * time.Second)
+	timeout := time.After(patience)
 	for {
 		select {
 		case err := <-w.trouble:
