@@ -35,6 +35,7 @@ func play(t *testing.T, o Options) (equal bool, out string) {
 }
 
 func TestDemo(t *testing.T) {
+	t.Parallel()
 	equal, out := play(t, Options{})
 	if !equal || !strings.HasSuffix(out, "consumer equals source, certified to head\n") {
 		t.Errorf("the demo ends with: %s", out)
@@ -44,6 +45,7 @@ func TestDemo(t *testing.T) {
 // A record that never arrives shows as a row that differs, and as a head or a
 // link that is not certified.
 func TestDroppedRecord(t *testing.T) {
+	t.Parallel()
 	var at target
 	equal, out := play(t, Options{consumed: func(c *consumer.Consumer) {
 		at = choose(t, c)
@@ -55,6 +57,7 @@ func TestDroppedRecord(t *testing.T) {
 
 // Two values that changed places show as a row that differs.
 func TestSwappedValues(t *testing.T) {
+	t.Parallel()
 	var at target
 	equal, out := play(t, Options{consumed: func(c *consumer.Consumer) {
 		at = choose(t, c)
@@ -71,6 +74,7 @@ func TestSwappedValues(t *testing.T) {
 // An exporter that does not read own.json afresh exports what its node wrote
 // after it had lost the cell.
 func TestSkippedOwnershipRead(t *testing.T) {
+	t.Parallel()
 	var forge sync.Once
 	equal, out := play(t, Options{fleet: func(s objstore.Store) objstore.Store {
 		forge.Do(func() { s = &stillOurs{Store: s, node: "node-a", last: make(map[string][]byte)} })
