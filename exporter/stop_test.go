@@ -167,7 +167,7 @@ func TestStopPassesSilentCells(t *testing.T) {
 	const cells, silent = 90, 10
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a")
-	a.rig = func(o *exporter.Options) { o.Interval, o.Shutdown = time.Hour, 40*time.Second }
+	a.rig = func(o *exporter.Options) { o.Interval, o.Shutdown = time.Hour, patience }
 	a.run()
 	w.until("the first round is over", func() bool { return a.e.Status().Rounds > 0 })
 	var all []*celldsim.Cell
@@ -180,7 +180,7 @@ func TestStopPassesSilentCells(t *testing.T) {
 	}
 	w.hang(objstore.OpGet, func(key string) bool { return quiet[key] })
 	said := w.said()
-	a.haltWithin(55 * time.Second)
+	a.haltWithin(patience)
 	w.equal(all[silent:]...)
 	w.tells(said(), "streams are left", fmt.Sprintf("streams=%d", silent))
 	w.tells(said(), "stream is left", all[0].Scope(), "no time left for it", "read ownership record")
