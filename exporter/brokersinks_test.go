@@ -36,7 +36,7 @@ func brokersBeside(t *testing.T, p *place) (*world, *host) {
 	a.settings.Export.Retry = 2 * time.Second
 	a.settings.Export.Sinks = []string{config.SinkBucket, p.sink}
 	p.use(a.settings)
-	a.rig = func(o *exporter.Options) { o.Shutdown = 2 * time.Second }
+	a.rig = func(o *exporter.Options) { o.Shutdown = 5 * time.Second }
 	return w, a
 }
 

@@ -97,7 +97,7 @@ func TestSinkIsDetachedAndComesBack(t *testing.T) {
 			a.settings.Export.SpoolBytes = 3 << 20
 			other := newOther(t, "other")
 			// A stop in between gives the sink that is down no long time.
-			a.rig = func(o *exporter.Options) { o.More, o.Shutdown = []sinks.Sink{other}, 2*time.Second }
+			a.rig = func(o *exporter.Options) { o.More, o.Shutdown = []sinks.Sink{other}, 5*time.Second }
 			busy, quiet := a.activate("busy"), a.activate("quiet")
 			w.write(busy, `CREATE TABLE t(k INTEGER PRIMARY KEY, v BLOB)`, `CREATE TABLE brief(x)`, `CREATE TABLE old(x)`)
 			w.write(quiet, createItems, insertTwo)

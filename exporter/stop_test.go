@@ -141,7 +141,7 @@ func TestStopWithASilentBucket(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a")
-	a.rig = func(o *exporter.Options) { o.Interval, o.Shutdown = time.Hour, 2*time.Second }
+	a.rig = func(o *exporter.Options) { o.Interval, o.Shutdown = time.Hour, 5*time.Second }
 	c := a.activate("one")
 	w.write(c, createItems)
 	a.run()
@@ -149,7 +149,7 @@ func TestStopWithASilentBucket(t *testing.T) {
 	w.write(c, insertTwo)
 	w.hang("", nil)
 	said := w.said()
-	a.haltWithin(15 * time.Second)
+	a.haltWithin(20 * time.Second)
 	w.tells(said(), "the last round could not do all of its work", "read control plane record", "deadline exceeded")
 	w.tells(said(), "stream is left", c.Scope(), "units=1")
 	w.fault.Clear()
