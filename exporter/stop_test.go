@@ -305,7 +305,7 @@ func TestStopWhileTheDirectoryIsSilent(t *testing.T) {
 	w := newWorld(t, celldsim.V06)
 	a, other, dir := w.host("node-a"), newOther(t, "other"), new(silentFS)
 	a.fs = dir
-	a.rig = func(o *exporter.Options) { o.Shutdown, o.More = 4*time.Second, []sinks.Sink{other} }
+	a.rig = func(o *exporter.Options) { o.Shutdown, o.More = 15*time.Second, []sinks.Sink{other} }
 	c := a.activate("one")
 	w.write(c, createItems)
 	a.run()
@@ -331,7 +331,7 @@ func TestStopWhileTheDirectoryIsSilent(t *testing.T) {
 		}
 		up()
 	}()
-	a.haltWithin(20 * time.Second)
+	a.haltWithin(30 * time.Second)
 	w.tells(said(), "a disk does not answer", "goes out at the next start")
 	other.equal(w, c)
 	end()
