@@ -52,11 +52,12 @@ const mostReused = 1 << 12
 
 // giveBack takes a differ that nobody uses any more.
 func (s *Shared) giveBack(d *differ) {
-	if len(d.claims) > mostReused {
+	_ = d.file.close() // all that was to be read of it was
+	if d.claims.n > mostReused || d.held > mostReused*pairSize {
 		return
 	}
 	d.delta = delta{changed: d.changed.empty()}
-	d.register = register{released: d.released.empty(), claimed: d.claimed.empty(), claims: d.claims[:0]}
+	d.register = register{released: d.released.empty(), claimed: d.claimed.empty(), claims: d.claims.empty()}
 	for _, t := range d.order {
 		t.empty()
 	}
@@ -92,7 +93,7 @@ func NewBase(sh *shadow.Shadow, opts ...Option) (*Base, error) {
 		return nil, fmt.Errorf("map the pages of a database: %w", err)
 	}
 	after, err := d.run(nil, b)
-	if err != nil {
+	if err = errors.Join(err, d.file.close()); err != nil {
 		return nil, fmt.Errorf("map the pages of a database: %w", err)
 	}
 	b.owners, b.slots, b.schema, b.usable = d.scratch, d.after, after, d.new.usable
@@ -178,6 +179,7 @@ func (b *Base) diff(d *differ, images *shadow.Images) (*schema.Schema, error) {
 // prepare points a differ at the present state and the one to come.
 func (b *Base) prepare(d *differ, after view) {
 	d.new, d.owners, d.before, d.after = after, b.owners, b.slots, b.slots
+	d.file, d.memory, d.held = spillFile{dir: b.tempDir, block: d.file.block}, b.memory, 0
 }
 
 // run is the diff once it is known which pages changed: first sqlite_schema,
@@ -228,9 +230,7 @@ func (b *Base) adopt(d *differ, after *schema.Schema) {
 	}
 	d.changed.each(forget)
 	d.released.each(forget)
-	for _, c := range d.claims {
-		b.owners[c.pgno] = c.own
-	}
+	_ = d.claims.each(func(c claim) error { b.owners[c.pgno] = c.own; return nil })
 	b.slots, b.schema, b.usable = d.after, after, d.new.usable
 	b.version++
 }

@@ -82,7 +82,7 @@ func (c *Change) Touched(name string) bool {
 		return false
 	}
 	t := c.table(name)
-	return t != nil && (!t.stays || len(t.oldSide) > 0 || len(t.newSide) > 0)
+	return t != nil && (!t.stays || t.oldSide.any() || t.newSide.any())
 }
 
 // Rows shows the net changes of the table of this name between both states.
@@ -130,7 +130,10 @@ func (c *Change) Rows(name string, visit Visitor) error {
 		}
 		return scan(&c.d.new, is, t.new, Insert, visit)
 	}
-	j := beginJoin(c.d, t, was, is, visit)
+	j, err := beginJoin(c.d, t, was, is, visit)
+	if err != nil {
+		return err
+	}
 	defer j.end()
 	if was.WithoutRowid {
 		return j.byKey(c.base.memory, c.base.tempDir)

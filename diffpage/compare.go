@@ -138,10 +138,10 @@ func (c *comparison) excerpt(pgno uint32, was, now []byte) bool {
 	if c.budget < entry || c.was.Parse(pgno, was, c.old.usable) != nil || c.is.Parse(pgno, now, c.old.usable) != nil {
 		return false
 	}
-	before := len(c.excerpts.cells)
+	before, heads := len(c.excerpts.cells), len(c.excerpts.heads)
 	if !c.excerpts.add(&c.was, &c.is, pgno, c.budget-entry) {
 		return false
 	}
-	c.budget -= entry + int64(len(c.excerpts.cells)-before)
+	c.budget -= entry + int64(len(c.excerpts.cells)-before) + int64(len(c.excerpts.heads)-heads)*headSize
 	return c.excerpts.list[len(c.excerpts.list)-1].kept
 }

@@ -18,11 +18,14 @@ type differ struct {
 	owners ownerMap // of the old state
 	before *slots
 	after  *slots
-	tables map[uint32]*tableDiff
-	order  []*tableDiff
-	spare  []*tableDiff
-	places []place
-	path   []uint32
+	tableDiffs
+	ways
+
+	// chains are the overflow chains of the table that is worked on.
+	chains heads
+	file   spillFile // for lists that do not fit memory
+	memory int64     // bytes that the rows of all sides may hold
+	held   int64     // bytes that those of the tables so far do
 
 	kept     *shadow.Images // old pages
 	excerpts excerpts       // of old pages
@@ -32,23 +35,26 @@ type differ struct {
 }
 
 func newDiffer() *differ {
-	return &differ{tables: make(map[uint32]*tableDiff), kept: new(shadow.Images)}
+	return &differ{tableDiffs: tableDiffs{tables: make(map[uint32]*tableDiff)}, kept: new(shadow.Images)}
 }
 
-// span is a run of cells of one page that holds rows of one side.
-type span struct {
-	pgno   uint32
-	lo, hi uint16 // cells lo to hi-1
-	first  int64  // rowid of cell lo, in a rowid tree
+// tableDiffs are those of a unit, by slot and in the order of their first
+// mention, and some to be used again.
+type tableDiffs struct {
+	tables map[uint32]*tableDiff
+	order  []*tableDiff
+	spare  []*tableDiff
 }
 
-// head is an overflow chain of a row on a page of one side.
-type head struct {
-	pgno    uint32 // first page of the chain
-	payload int
-	local   int
-	row     uint32 // page of the row
-	kept    bool
+// ways are lists and sets of the walks over the trees of one table.
+type ways struct {
+	places []place
+	path   []uint32
+	starts pageSet // changed pages that surely are in the new tree
+	// parked are changed pages that are if an unchanged one above them is;
+	// brought are those that it was seen of.
+	parked, brought pageSet
+	heads           []head // chains of one page
 }
 
 // tableDiff is what happens to the tree of one table.
@@ -64,30 +70,21 @@ type tableDiff struct {
 	// reset is that of the delta.
 	reset bool
 
-	touched []uint32 // old tree pages that changed or are gone
-	dirty   headSet  // old chains with a page that changed or is gone
+	touched pageSet // old tree pages that changed or are gone
+	dirty   headSet // old chains with a page that changed or is gone
 
-	paired   pageSet             // touched pages that are in the new tree too and were compared
-	settled  pageSet             // leaves among them
-	attached pageSet             // unchanged pages that have a parent in the new tree
-	parked   map[uint32][]uint32 // changed pages to visit once an unchanged one is attached
+	paired   pageSet // touched pages that are in the new tree too and were compared
+	settled  pageSet // leaves among them
+	attached pageSet // unchanged pages that have a parent in the new tree
 	sides
-}
-
-// sides are the rows of a table that may differ between both states.
-type sides struct {
-	oldSide  []span
-	newSide  []span
-	oldHeads []head
-	newHeads []head
 }
 
 // empty keeps the memory of a diff that is over.
 func (t *tableDiff) empty() {
 	*t = tableDiff{
-		touched: t.touched[:0], dirty: headSet{t.dirty.set.empty(), t.dirty.list[:0]},
+		touched: t.touched.empty(), dirty: headSet{set: t.dirty.set.empty()},
 		paired: t.paired.empty(), settled: t.settled.empty(), attached: t.attached.empty(),
-		sides: sides{t.oldSide[:0], t.newSide[:0], t.oldHeads[:0], t.newHeads[:0]},
+		sides: sides{t.oldSide.empty(), t.newSide.empty()},
 	}
 }
 
@@ -96,16 +93,15 @@ func (t *tableDiff) isDirty(headPage uint32) bool {
 	return t.reset || t.dirty.set.has(headPage)
 }
 
-// headSet is a set of overflow chains by their first pages, and as a list.
+// headSet is a set of overflow chains by their first pages.
 type headSet struct {
-	set  pageSet
-	list []uint32
+	set pageSet
+	any bool
 }
 
 func (h *headSet) add(pgno uint32) {
-	if h.set.add(pgno) {
-		h.list = append(h.list, pgno)
-	}
+	h.set.add(pgno)
+	h.any = true
 }
 
 // tableOf is the diff of the table in a slot of the old or new state.
@@ -118,6 +114,7 @@ func (d *differ) tableOf(slot uint32) *tableDiff {
 			t = new(tableDiff)
 		}
 		t.slot, t.name = slot, d.nameOf(slot)
+		t.sides.use(&d.file, d.memory)
 		d.tables[slot] = t
 		d.order = append(d.order, t)
 	}
@@ -158,7 +155,7 @@ func (d *differ) hand(pgno uint32) {
 	switch o.role() {
 	case roleTree:
 		t := d.tableOf(o.slot())
-		t.touched = append(t.touched, pgno)
+		t.touched.add(pgno)
 	case roleHead:
 		t := d.tableOf(o.slot())
 		t.dirty.add(pgno)
@@ -209,6 +206,7 @@ func (d *differ) table(t *tableDiff, was, is *schema.Table) error {
 	t.reset = d.reset
 	t.stays = t.old == t.new && !d.reset
 	t.alike = !d.reset && (was == is || was != nil && is != nil && was.SQL == is.SQL)
+	d.chains.use(&d.file, d.memory)
 	err := d.visitNew(t)
 	if err == nil {
 		err = d.walkOld(t)
@@ -219,23 +217,36 @@ func (d *differ) table(t *tableDiff, was, is *schema.Table) error {
 	if err == nil {
 		err = d.overflowOnly(t)
 	}
+	if err == nil {
+		err = d.bound(t)
+	}
 	return blame(t.name, 0, err)
+}
+
+// bound has the rows of a table leave memory when all tables together have
+// more than fits.
+func (d *differ) bound(t *tableDiff) error {
+	size := t.sides.size()
+	if d.held+size <= d.memory {
+		d.held += size
+		return nil
+	}
+	return t.sides.spill()
 }
 
 // check makes sure that no page of the new state has two owners: one that was
 // claimed without having changed must have left its old place.
 func (d *differ) check() error {
-	for _, c := range d.claims {
+	return d.claims.each(func(c claim) error {
 		was := d.owners.of(c.pgno)
 		if was.role() == roleNone || d.hasChanged(c.pgno) || d.released.has(c.pgno) {
-			continue
+			return nil
 		}
 		if was.role() == c.own.role() && was.slot() == c.own.slot() && d.mayMove(was) {
-			continue
+			return nil
 		}
 		return corrupt(d.nameOf(c.own.slot()), c.pgno, "it is in use by table %q already", d.nameOf(was.slot()))
-	}
-	return nil
+	})
 }
 
 // mayMove reports whether a page may get another parent: the old one changed

@@ -25,8 +25,7 @@ type excerpts struct {
 	list  []excerpt // by page number, ascending
 	cells []byte
 	heads []head
-	spans []span // room for one
-	hint  int    // what was found last
+	hint  int // what was found last
 }
 
 // add takes the rows that an old leaf and its new image do not share, and the
@@ -47,14 +46,16 @@ func (e *excerpts) add(was, is *btree.Page, pgno uint32, room int64) bool {
 	x := excerpt{typ: was.Type, at: len(e.cells), heads: [2]int{len(e.heads), len(e.heads)}}
 	x.lo, x.hi = uint16(head), uint16(is.Len()-tail)
 	x.old = span{pgno: pgno, lo: uint16(head), hi: uint16(was.Len() - tail)}
-	e.spans = e.spans[:0]
-	if e.spans, e.heads, err = scanCells(was, x.old, e.spans, e.heads); err != nil {
-		e.heads = e.heads[:x.heads[0]]
-		return false
+	if x.old.lo < x.old.hi {
+		if x.old.first, e.heads, err = scanCells(was, x.old, e.heads); err != nil {
+			e.heads = e.heads[:x.heads[0]]
+			return false
+		}
 	}
 	x.heads[1] = len(e.heads)
-	if len(e.spans) > 0 {
-		x.old = e.spans[0]
+	if room -= int64(x.heads[1]-x.heads[0]) * headSize; room < 0 {
+		e.heads = e.heads[:x.heads[0]]
+		return false
 	}
 	if n := int(x.old.hi - x.old.lo); n <= was.Len()/2 {
 		cells, err := was.AppendExcerpt(e.cells, int(x.old.lo), int(x.old.hi))

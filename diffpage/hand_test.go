@@ -285,7 +285,7 @@ func TestHostile(t *testing.T) {
 			long := (int(page[at])&0x7f<<7 | int(page[at+1])) + 508 // an overflow page more
 			page[at], page[at+1] = byte(long>>7)|0x80, byte(long)&0x7f
 		}},
-		{"one rowid on two pages", "t", leaf[0], "on a page before it", func(p *pages) {
+		{"one rowid on two pages", "t", leaf[1], "on a page before it", func(p *pages) {
 			a, b := p.edit(f.base, leaf[0]), p.edit(f.base, leaf[1])
 			a[pointer(a, 8, 1)+5] ^= 1
 			b[pointer(b, 8, 0)+1] = a[pointer(a, 8, 1)+1]

@@ -1,6 +1,8 @@
 package diffpage
 
 import (
+	"errors"
+
 	"celldexport/diffpage/btree"
 	"celldexport/diffpage/schema"
 )
@@ -15,17 +17,18 @@ type join struct {
 }
 
 // beginJoin is a join that end ends. Its memory is used again.
-func beginJoin(d *differ, t *tableDiff, was, is *schema.Table, visit Visitor) *join {
+func beginJoin(d *differ, t *tableDiff, was, is *schema.Table, visit Visitor) (*join, error) {
 	j := d.join
 	if d.join = nil; j == nil {
 		j = new(join)
 	}
 	j.d, j.t, j.visit = d, t, visit
-	j.old.begin(&d.old, was, t.oldSide)
-	j.new.begin(&d.new, is, t.newSide)
+	if err := errors.Join(j.old.begin(&d.old, was, &t.oldSide), j.new.begin(&d.new, is, &t.newSide)); err != nil {
+		return nil, err
+	}
 	j.old.excerpts, j.old.settled = &d.excerpts, &t.settled
 	j.cmp.begin(&j.old.row, &j.new.row)
-	return j
+	return j, nil
 }
 
 func (j *join) end() {

@@ -43,23 +43,26 @@ type keyJoin struct {
 // byKey runs the join within memory bytes; what is more goes to files in dir.
 func (j *join) byKey(memory int64, dir string) error {
 	seed := maphash.MakeSeed()
-	half := pairs{limit: memory / 2, dir: dir}
-	k := &keyJoin{join: j, rows: half, found: half, hash: func(key []byte) uint64 { return maphash.Bytes(seed, key) }}
+	k := &keyJoin{
+		join: j, hash: func(key []byte) uint64 { return maphash.Bytes(seed, key) },
+		rows:  pairs{limit: memory / 2, file: &spillFile{dir: dir}},
+		found: pairs{limit: memory / 2, file: &spillFile{dir: dir}},
+	}
 	return k.run()
 }
 
 func (k *keyJoin) run() (err error) {
 	defer func() {
 		for _, s := range []*pairs{&k.rows, &k.found} {
-			if cerr := s.close(); err == nil {
+			if cerr := s.file.close(); err == nil {
 				err = cerr
 			}
 		}
 	}()
-	if err := k.read(&k.old, k.t.oldSide, 0); err != nil {
+	if err := k.read(&k.old, 0); err != nil {
 		return err
 	}
-	if err := k.read(&k.new, k.t.newSide, onNew); err != nil {
+	if err := k.read(&k.new, onNew); err != nil {
 		return err
 	}
 	if err := k.rows.each(k.take); err != nil {
@@ -68,7 +71,8 @@ func (k *keyJoin) run() (err error) {
 	if err := k.match(); err != nil {
 		return err
 	}
-	if err := k.rows.close(); err != nil {
+	k.rows.held = nil
+	if err := k.rows.file.close(); err != nil {
 		return err
 	}
 	return k.found.each(k.show)
@@ -83,9 +87,14 @@ func (c *cursor) seek(at spot) error {
 }
 
 // read hashes the keys of a side.
-func (k *keyJoin) read(c *cursor, side []span, mark uint64) error {
+func (k *keyJoin) read(c *cursor, mark uint64) error {
 	var key []byte
-	for _, s := range side {
+	for {
+		p, ok, err := c.left.next()
+		if err != nil || !ok {
+			return err
+		}
+		s := spanOf(p)
 		for i := s.lo; i < s.hi; i++ {
 			at := newSpot(s.pgno, i)
 			if err := c.seek(at); err != nil {
@@ -101,7 +110,6 @@ func (k *keyJoin) read(c *cursor, side []span, mark uint64) error {
 			}
 		}
 	}
-	return nil
 }
 
 // take gathers the rows of one hash, those of the old side first.

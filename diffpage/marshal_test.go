@@ -158,10 +158,15 @@ func TestKeyJoinOnDisk(t *testing.T) {
 	f.step()
 }
 
-func rowsOf(side []span) int {
+func rowsOf(t *testing.T, side *pairs) int {
 	n := 0
-	for _, s := range side {
+	err := side.each(func(p pair) error {
+		s := spanOf(p)
 		n += int(s.hi - s.lo)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	return n
 }
@@ -185,7 +190,7 @@ func TestKeyJoinCollisions(t *testing.T) {
 	for _, hashes := range []uint64{1, 1 << 60} {
 		seen := make(map[string]bool)
 		updates, calls := 0, uint64(0)
-		j := beginJoin(c.d, c.table("w"), c.Before().ByName("w"), tab, func(op Op, before, after Row) error {
+		j, err := beginJoin(c.d, c.table("w"), c.Before().ByName("w"), tab, func(op Op, before, after Row) error {
 			e := event{op: op}
 			var keys [2]string
 			var err error
@@ -205,10 +210,13 @@ func TestKeyJoinCollisions(t *testing.T) {
 			seen[e.String()] = true
 			return err
 		})
-		k := &keyJoin{join: j, hash: func(key []byte) uint64 {
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := &keyJoin{join: j, rows: pairs{file: new(spillFile)}, found: pairs{file: new(spillFile)}, hash: func(key []byte) uint64 {
 			// The n-th row of either side has the n-th hash.
 			n := calls
-			if olds := uint64(rowsOf(j.t.oldSide)); n >= olds {
+			if olds := uint64(rowsOf(t, &j.t.oldSide)); n >= olds {
 				n -= olds
 			}
 			calls++

@@ -1,9 +1,6 @@
 package diffpage
 
 import (
-	"cmp"
-	"slices"
-
 	"celldexport/diffpage/btree"
 	"celldexport/diffpage/schema"
 )
@@ -12,7 +9,7 @@ import (
 type cursor struct {
 	view *view
 	name string
-	left []span
+	left pairReader
 	at   span // what is left of the page it is on
 	page btree.Page
 	pgno uint32
@@ -27,11 +24,16 @@ type cursor struct {
 }
 
 // begin starts over, at a side of a table.
-func (c *cursor) begin(v *view, t *schema.Table, side []span) {
+func (c *cursor) begin(v *view, t *schema.Table, side *pairs) error {
+	left, err := side.read()
+	if err != nil {
+		return err
+	}
 	r := &c.row
-	*c = cursor{view: v, name: t.Name, left: side, buf: c.buf, row: row{
+	*c = cursor{view: v, name: t.Name, left: left, buf: c.buf, row: row{
 		view: v, table: t, fields: r.fields[:0], payload: r.payload, pageBuf: r.pageBuf,
 	}}
+	return nil
 }
 
 // end keeps the buffers only.
@@ -46,10 +48,11 @@ func (c *cursor) take() { c.row.at(c.pgno, &c.cell) }
 // next moves to the next row of a side sorted by rowid; false at its end.
 func (c *cursor) next() (bool, error) {
 	for c.at.lo == c.at.hi {
-		if len(c.left) == 0 {
-			return false, nil
+		p, ok, err := c.left.next()
+		if err != nil || !ok {
+			return false, err
 		}
-		c.at, c.left = c.left[0], c.left[1:]
+		c.at = spanOf(p)
 		if err := c.load(c.at.pgno); err != nil {
 			return false, err
 		}
@@ -87,9 +90,6 @@ func (c *cursor) load(pgno uint32) error {
 // byRowid merges the two sides of a rowid table. Only cells are compared;
 // records are looked at where two cells of one rowid are not equal.
 func (j *join) byRowid() error {
-	byFirst := func(a, b span) int { return cmp.Compare(a.first, b.first) }
-	slices.SortFunc(j.old.left, byFirst)
-	slices.SortFunc(j.new.left, byFirst)
 	old, err := j.old.next()
 	if err != nil {
 		return err

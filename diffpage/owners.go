@@ -48,7 +48,18 @@ func (m ownerMap) resize(commit uint32) ownerMap {
 	if n := int(commit) + 1; n <= len(m) {
 		return m[:n]
 	}
-	return append(m, make(ownerMap, int(commit)+1-len(m))...)
+	n := int(commit) + 1
+	if n > cap(m) {
+		// With little to spare: of a large database the map is large, and so
+		// is what doubling would leave unused.
+		grown := make(ownerMap, n, n+n/16)
+		copy(grown, m)
+		return grown
+	}
+	old := len(m)
+	m = m[:n]
+	clear(m[old:])
+	return m
 }
 
 // schemaSlot is the slot of sqlite_schema, whose root is page 1 always.

@@ -64,3 +64,26 @@ func (s *pageSet) each(visit func(pgno uint32)) {
 		}
 	}
 }
+
+// from is the first page of the set that is not below pgno; false when there
+// is none.
+func (s *pageSet) from(pgno uint32) (uint32, bool) {
+	at := int(pgno / chunkPages)
+	for i := at; i < len(s.chunks); i++ {
+		if s.chunks[i] == nil {
+			continue
+		}
+		first := uint32(0)
+		if i == at {
+			first = pgno % chunkPages
+		}
+		mask := ^uint64(0) << (first % 64)
+		for j := int(first / 64); j < len(s.chunks[i]); j++ {
+			if word := s.chunks[i][j] & mask; word != 0 {
+				return uint32(i*chunkPages + j*64 + bits.TrailingZeros64(word)), true
+			}
+			mask = ^uint64(0)
+		}
+	}
+	return 0, false
+}

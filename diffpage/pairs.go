@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 )
 
@@ -20,91 +19,118 @@ func comparePairs(x, y pair) int { return cmp.Or(cmp.Compare(x.a, y.a), cmp.Comp
 
 // pairs puts any number of pairs in order within a bound of memory: what is
 // more goes in sorted runs to a file without a name, and the runs are merged
-// when the pairs are read. They are added first and read once.
+// when the pairs are read. They are added first and read afterwards, as often
+// as wanted.
 type pairs struct {
 	limit int64 // bytes
-	dir   string
+	file  *spillFile
 	held  []pair
-	file  *os.File
-	runs  []int64 // where each run ends
-	block []byte
+	runs  []extent
 }
+
+// extent is a part of a file, in bytes.
+type extent struct{ from, to int64 }
 
 // minPairs are always held, however small the limit.
 const minPairs = 1 << 10
 
-func (s *pairs) add(a, b uint64) error {
-	most := max(minPairs, int(s.limit/pairSize))
-	if len(s.held) == most {
-		if err := s.spill(); err != nil {
-			return err
+func (s *pairs) add(a, b uint64) error { return s.addPair(pair{a, b}) }
+
+func (s *pairs) addPair(p pair) error {
+	if n := len(s.held); n == cap(s.held) {
+		most := max(minPairs, int(s.limit/pairSize))
+		if n >= most {
+			if err := s.spill(); err != nil {
+				return err
+			}
+		} else {
+			s.held = slices.Grow(s.held, min(max(n, 8), most-n))
+			s.held = s.held[:n:min(cap(s.held), most)]
 		}
 	}
-	if n := len(s.held); n == cap(s.held) {
-		s.held = slices.Grow(s.held, min(max(n, minPairs), most-n))
-	}
-	s.held = append(s.held, pair{a, b})
+	s.held = append(s.held, p)
 	return nil
 }
 
+// any reports whether there are pairs.
+func (s *pairs) any() bool { return len(s.held) > 0 || len(s.runs) > 0 }
+
 // spill writes what is held as a run.
 func (s *pairs) spill() error {
-	if s.file == nil {
-		f, err := os.CreateTemp(s.dir, "join-")
-		if err != nil {
-			return fmt.Errorf("open a file for the keys of a table above %d bytes: %w", s.limit, err)
-		}
-		s.file = f
-		if err := os.Remove(f.Name()); err != nil {
-			return fmt.Errorf("unlink the file for the keys of a table: %w", err)
-		}
+	if len(s.held) == 0 {
+		return nil
 	}
-	slices.SortFunc(s.held, comparePairs)
-	off := s.end()
-	const most = 4 << 10
-	for part := range slices.Chunk(s.held, most) {
-		s.block = s.block[:0]
-		for _, p := range part {
-			s.block = binary.LittleEndian.AppendUint64(s.block, p.a)
-			s.block = binary.LittleEndian.AppendUint64(s.block, p.b)
-		}
-		if _, err := s.file.WriteAt(s.block, off); err != nil {
-			return fmt.Errorf("write keys of a table to their file: %w", err)
-		}
-		off += int64(len(s.block))
+	s.order()
+	run, err := s.file.write(s.held)
+	if err != nil {
+		return err
 	}
-	s.runs = append(s.runs, off)
+	s.runs = append(s.runs, run)
 	s.held = s.held[:0]
 	return nil
 }
 
-// end is where the last run ends.
-func (s *pairs) end() int64 {
-	if n := len(s.runs); n > 0 {
-		return s.runs[n-1]
+// order sorts what is held; mostly it is in order already.
+func (s *pairs) order() { slices.SortFunc(s.held, comparePairs) }
+
+// read starts to read the pairs in order. While they are read none may be
+// added.
+func (s *pairs) read() (pairReader, error) {
+	if len(s.runs) == 0 {
+		s.order()
+		return pairReader{held: s.held}, nil
 	}
-	return 0
+	if err := s.spill(); err != nil {
+		return pairReader{}, err
+	}
+	s.held = nil
+	return s.file.merge(s.runs, s.limit)
 }
 
 // each shows the pairs in order. An error of visit ends the walk and is
 // returned.
 func (s *pairs) each(visit func(pair) error) error {
-	if len(s.runs) == 0 {
-		slices.SortFunc(s.held, comparePairs)
-		for _, p := range s.held {
-			if err := visit(p); err != nil {
-				return err
-			}
+	r, err := s.read()
+	for err == nil {
+		p, ok, nerr := r.next()
+		if nerr != nil || !ok {
+			return nerr
 		}
-		return nil
+		err = visit(p)
 	}
-	if len(s.held) > 0 {
-		if err := s.spill(); err != nil {
-			return err
-		}
+	return err
+}
+
+// empty is a sorter without pairs and with the memory of this one.
+func (s *pairs) empty() pairs { return pairs{held: s.held[:0], runs: s.runs[:0]} }
+
+// pairReader shows pairs in order. The zero value has none.
+type pairReader struct {
+	held []pair
+	heap []pairRun
+}
+
+// next is the following pair; false at the end.
+func (r *pairReader) next() (pair, bool, error) {
+	if len(r.held) > 0 {
+		p := r.held[0]
+		r.held = r.held[1:]
+		return p, true, nil
 	}
-	s.held, s.block = nil, nil
-	return s.merge(visit)
+	if len(r.heap) == 0 {
+		return pair{}, false, nil
+	}
+	p := r.heap[0].next
+	ok, err := r.heap[0].advance()
+	if err != nil {
+		return pair{}, false, err
+	}
+	if !ok {
+		r.heap[0] = r.heap[len(r.heap)-1]
+		r.heap = r.heap[:len(r.heap)-1]
+	}
+	sink(r.heap, 0)
+	return p, true, nil
 }
 
 // pairRun is a run while it is read.
@@ -127,42 +153,6 @@ func (r *pairRun) advance() (bool, error) {
 	return true, err
 }
 
-// merge shows the pairs of all runs. Their buffers share the limit.
-func (s *pairs) merge(visit func(pair) error) error {
-	size := min(max(int(s.limit)/len(s.runs), 1<<10), 64<<10)
-	heap := make([]pairRun, 0, len(s.runs))
-	from := int64(0)
-	for _, to := range s.runs {
-		r := pairRun{in: bufio.NewReaderSize(io.NewSectionReader(s.file, from, to-from), size)}
-		from = to
-		ok, err := r.advance()
-		if err != nil {
-			return err
-		}
-		if ok {
-			heap = append(heap, r)
-		}
-	}
-	for i := len(heap)/2 - 1; i >= 0; i-- {
-		sink(heap, i)
-	}
-	for len(heap) > 0 {
-		if err := visit(heap[0].next); err != nil {
-			return err
-		}
-		ok, err := heap[0].advance()
-		if err != nil {
-			return err
-		}
-		if !ok {
-			heap[0] = heap[len(heap)-1]
-			heap = heap[:len(heap)-1]
-		}
-		sink(heap, 0)
-	}
-	return nil
-}
-
 // sink moves a run down the heap to where no run below it comes first.
 func sink(heap []pairRun, i int) {
 	for {
@@ -178,18 +168,4 @@ func sink(heap []pairRun, i int) {
 		heap[i], heap[first] = heap[first], heap[i]
 		i = first
 	}
-}
-
-// close gives the file and the memory back.
-func (s *pairs) close() error {
-	s.held, s.block, s.runs = nil, nil, nil
-	if s.file == nil {
-		return nil
-	}
-	f := s.file
-	s.file = nil
-	if err := f.Close(); err != nil {
-		return fmt.Errorf("close the file of a table's keys: %w", err)
-	}
-	return nil
 }

@@ -4,16 +4,10 @@ package diffpage
 type register struct {
 	released pageSet // pages of the old state that left their tree or chain
 	claimed  pageSet // pages of the new state that got an owner
-	claims   []claim
+	claims   claimLog
 	// scratch is the map of a state that nothing is compared with: claims go
 	// into it at once, and rows are on no side.
 	scratch ownerMap
-}
-
-// claim is the new owner of a page.
-type claim struct {
-	pgno uint32
-	own  owner
 }
 
 // claim gives a page of the new state its owner, once.
@@ -28,6 +22,6 @@ func (r *register) claim(table string, pgno uint32, o owner) error {
 	if !r.claimed.add(pgno) {
 		return corrupt(table, pgno, "it is referred to twice")
 	}
-	r.claims = append(r.claims, claim{pgno, o})
+	r.claims.add(claim{pgno, o})
 	return nil
 }

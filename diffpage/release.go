@@ -1,10 +1,6 @@
 package diffpage
 
-import (
-	"slices"
-
-	"celldexport/diffpage/btree"
-)
+import "celldexport/diffpage/btree"
 
 // walkOld finds the pages that were in the old tree and are not in the new
 // one, and takes those with rows to the old side: the pages that changed or
@@ -12,10 +8,21 @@ import (
 // parent any more. SQLite frees pages without touching them, so this is the
 // only place where rows of unchanged pages come up.
 func (d *differ) walkOld(t *tableDiff) error {
-	todo := append(d.path[:0], t.touched...)
-	if !t.stays && t.old.root != 0 && !d.hasChanged(t.old.root) && !t.attached.has(t.old.root) {
-		todo = append(todo, t.old.root)
+	for pgno, ok := t.touched.from(0); ok; pgno, ok = t.touched.from(pgno + 1) {
+		if err := d.leave(t, pgno); err != nil {
+			return err
+		}
 	}
+	if !t.stays && t.old.root != 0 && !d.hasChanged(t.old.root) && !t.attached.has(t.old.root) {
+		return d.leave(t, t.old.root)
+	}
+	return nil
+}
+
+// leave takes a page of the old tree, and what has no parent any more below
+// it, to the old side.
+func (d *differ) leave(t *tableDiff, top uint32) error {
+	todo := append(d.path[:0], top)
 	var p btree.Page
 	for len(todo) > 0 {
 		pgno := todo[len(todo)-1]
@@ -30,9 +37,7 @@ func (d *differ) walkOld(t *tableDiff) error {
 			return blame(t.name, pgno, err)
 		}
 		if p.Type.Rows() && !t.paired.has(pgno) {
-			var err error
-			all := span{pgno: pgno, hi: uint16(p.Len())}
-			if t.oldSide, t.oldHeads, err = scanCells(&p, all, t.oldSide, t.oldHeads); err != nil {
+			if err := d.takeOld(t, &p, span{pgno: pgno, hi: uint16(p.Len())}); err != nil {
 				return blame(t.name, pgno, err)
 			}
 		}
@@ -55,33 +60,48 @@ func (d *differ) walkOld(t *tableDiff) error {
 // pages: only the page of the row may be another one. All other chains of the
 // old side are given up and those of the new side claimed page by page.
 func (d *differ) keepChains(t *tableDiff) error {
-	slices.SortFunc(t.oldHeads, func(a, b head) int { return int(int64(a.pgno) - int64(b.pgno)) })
-	for _, h := range t.newHeads {
-		i, ok := slices.BinarySearchFunc(t.oldHeads, h.pgno, func(e head, pgno uint32) int {
-			return int(int64(e.pgno) - int64(pgno))
-		})
-		if ok && !t.oldHeads[i].kept && t.oldHeads[i].payload == h.payload && !t.isDirty(h.pgno) && t.old.index == t.new.index {
-			t.oldHeads[i].kept = true
-			if err := d.claim(t.name, h.pgno, newOwner(roleHead, t.slot, h.row)); err != nil {
+	olds, err := d.chains.old.read()
+	if err != nil {
+		return err
+	}
+	news, err := d.chains.new.read()
+	if err != nil {
+		return err
+	}
+	o, isOld, err := olds.next()
+	if err != nil {
+		return err
+	}
+	for {
+		p, isNew, err := news.next()
+		if err != nil {
+			return err
+		}
+		n := headOf(p)
+		for isOld && (!isNew || headOf(o).pgno < n.pgno) {
+			if err := d.releaseChain(t, headOf(o)); err != nil {
+				return err
+			}
+			if o, isOld, err = olds.next(); err != nil {
+				return err
+			}
+		}
+		if !isNew {
+			return nil
+		}
+		if h := headOf(o); isOld && h.pgno == n.pgno && h.payload == n.payload && !t.isDirty(n.pgno) && t.old.index == t.new.index {
+			if err := d.claim(t.name, n.pgno, newOwner(roleHead, t.slot, n.row)); err != nil {
+				return err
+			}
+			if o, isOld, err = olds.next(); err != nil {
 				return err
 			}
 			continue
 		}
-		if err := d.claimChain(t, h); err != nil {
+		if err := d.claimChain(t, n); err != nil {
 			return err
 		}
 	}
-	t.newHeads = nil
-	for _, h := range t.oldHeads {
-		if h.kept {
-			continue
-		}
-		if err := d.releaseChain(t, h); err != nil {
-			return err
-		}
-	}
-	t.oldHeads = nil
-	return nil
 }
 
 // overflowOnly finds rows that changed in their overflow pages alone: the page
@@ -89,7 +109,7 @@ func (d *differ) keepChains(t *tableDiff) error {
 // to both sides without the rest of its page.
 func (d *differ) overflowOnly(t *tableDiff) error {
 	var p btree.Page
-	for _, first := range t.dirty.list {
+	for first, ok := t.dirty.set.from(0); ok; first, ok = t.dirty.set.from(first + 1) {
 		pgno := d.owners.of(first).parent()
 		if d.hasChanged(pgno) || d.released.has(pgno) {
 			continue
@@ -102,7 +122,11 @@ func (d *differ) overflowOnly(t *tableDiff) error {
 			return blame(t.name, pgno, err)
 		}
 		one := span{pgno: pgno, lo: uint16(i), hi: uint16(i + 1), first: rowid}
-		t.oldSide, t.newSide = append(t.oldSide, one), append(t.newSide, one)
+		for _, side := range [...]*pairs{&t.oldSide, &t.newSide} {
+			if err := side.addPair(one.pair()); err != nil {
+				return err
+			}
+		}
 		if err := d.claimChain(t, h); err != nil {
 			return err
 		}
@@ -121,14 +145,14 @@ func findHead(p *btree.Page, pgno, first uint32) (int, head, int64, error) {
 			return 0, head{}, 0, err
 		}
 		if c.Overflow == first {
-			return i, head{pgno: first, payload: c.Payload, local: len(c.Local), row: pgno}, c.Rowid, nil
+			return i, headOn(pgno, &c), c.Rowid, nil
 		}
 	}
 	return 0, head{}, 0, corrupt("", pgno, "it has no row that overflows to page %d", first)
 }
 
 func (d *differ) claimChain(t *tableDiff, h head) error {
-	pages := btree.ChainLen(h.payload-h.local, d.new.usable)
+	pages := btree.ChainLen(int(h.payload)-int(h.local), d.new.usable)
 	err := d.new.chain(h.pgno, pages, &d.bufs[0], func(pgno uint32) error {
 		if pgno == h.pgno {
 			return d.claim(t.name, pgno, newOwner(roleHead, t.slot, h.row))
@@ -139,7 +163,7 @@ func (d *differ) claimChain(t *tableDiff, h head) error {
 }
 
 func (d *differ) releaseChain(t *tableDiff, h head) error {
-	pages := btree.ChainLen(h.payload-h.local, d.old.usable)
+	pages := btree.ChainLen(int(h.payload)-int(h.local), d.old.usable)
 	err := d.old.chain(h.pgno, pages, &d.bufs[1], func(pgno uint32) error {
 		d.released.add(pgno)
 		return nil

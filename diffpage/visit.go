@@ -17,21 +17,36 @@ type place struct {
 // pages with an unchanged way up to a root that stayed, and the root itself
 // when it is new or moved.
 func (d *differ) visitNew(t *tableDiff) error {
-	todo := d.places[:0]
-	if t.stays {
-		for _, pgno := range t.touched {
-			if d.climb(t, pgno) {
-				todo = append(todo, place{pgno: pgno, parent: d.owners.of(pgno).parent()})
-			}
-		}
-	} else {
-		for _, pgno := range t.touched {
-			d.climb(t, pgno)
-		}
-		if t.new.root != 0 {
-			todo = append(todo, place{pgno: t.new.root})
+	d.starts, d.parked = d.starts.empty(), d.parked.empty()
+	parked := false
+	for pgno, ok := t.touched.from(0); ok; pgno, ok = t.touched.from(pgno + 1) {
+		switch w := d.climb(t, pgno); {
+		case w.sure:
+			d.starts.add(pgno)
+		case w.parked:
+			d.parked.add(pgno)
+			parked = true
 		}
 	}
+	if !t.stays && t.new.root != 0 {
+		if err := d.visitFrom(t, t.new.root, 0); err != nil {
+			return err
+		}
+	}
+	for pgno, ok := d.starts.from(0); ok; pgno, ok = d.starts.from(pgno + 1) {
+		if err := d.visitFrom(t, pgno, d.owners.of(pgno).parent()); err != nil {
+			return err
+		}
+	}
+	if !parked {
+		return nil
+	}
+	return d.visitParked(t)
+}
+
+// visitFrom visits a page and whatever has to be visited below it.
+func (d *differ) visitFrom(t *tableDiff, pgno, parent uint32) error {
+	todo := append(d.places[:0], place{pgno: pgno, parent: parent})
 	for len(todo) > 0 {
 		next := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
@@ -44,38 +59,64 @@ func (d *differ) visitNew(t *tableDiff) error {
 	return nil
 }
 
-// climb follows the old parents of a changed page. It reports whether the way
-// up to the root is unchanged and the root stayed, so that the page surely is
-// in the new tree. Where the way is broken further up, the page is parked
-// under every unchanged page before the break: whichever of them gets a place
-// in the new tree brings it along. A page right below the break is visited
-// from its parent, or not at all.
-func (d *differ) climb(t *tableDiff, pgno uint32) bool {
-	var path [btree.MaxDepth]uint32
-	n := 0
-	for up := d.owners.of(pgno).parent(); up != 0 && n < len(path); up = d.owners.of(up).parent() {
-		if d.hasChanged(up) || up == t.old.root && !t.stays {
-			t.park(pgno, path[:n])
-			// An old root that is unchanged may live on further down.
-			if !d.hasChanged(up) {
-				t.park(pgno, []uint32{up})
+// visitParked visits the parked pages that an attached page has brought along,
+// which may attach others in turn. Looking at all of them again each time
+// takes no memory, and what is below them is no deeper than a tree.
+func (d *differ) visitParked(t *tableDiff) error {
+	d.brought = d.brought.empty()
+	for again := true; again; {
+		again = false
+		for pgno, ok := d.parked.from(0); ok; pgno, ok = d.parked.from(pgno + 1) {
+			if d.brought.has(pgno) || d.climb(t, pgno).attached == 0 {
+				continue
 			}
-			return false
+			d.brought.add(pgno)
+			again = true
+			if err := d.visitFrom(t, pgno, d.owners.of(pgno).parent()); err != nil {
+				return err
+			}
 		}
-		path[n] = up
-		n++
 	}
-	return t.stays
+	for pgno, ok := d.parked.from(0); ok; pgno, ok = d.parked.from(pgno + 1) {
+		if d.climb(t, pgno).attached > 1 {
+			return corrupt(t.name, pgno, "it is referred to twice")
+		}
+	}
+	return nil
 }
 
-// park notes a changed page under unchanged ones.
-func (t *tableDiff) park(pgno uint32, under []uint32) {
-	if len(under) > 0 && t.parked == nil {
-		t.parked = make(map[uint32][]uint32)
+// way is what the old parents of a changed page say about it.
+type way struct {
+	// sure says that the page is in the new tree: the way up to the root is
+	// unchanged and the root stayed.
+	sure bool
+	// parked says that there are unchanged pages above it, below one that
+	// changed or is root no longer. Whichever of them gets a place in the new
+	// tree brings the page along: attached is how many have.
+	parked   bool
+	attached int
+}
+
+// climb follows the old parents of a changed page. A page right below a break
+// of the way is not parked: it is visited from its parent, or not at all.
+func (d *differ) climb(t *tableDiff, pgno uint32) way {
+	w := way{}
+	n := 0
+	for up := d.owners.of(pgno).parent(); up != 0 && n < btree.MaxDepth; up = d.owners.of(up).parent() {
+		if d.hasChanged(up) {
+			return w
+		}
+		// An old root that is unchanged may live on further down.
+		w.parked = true
+		if t.attached.has(up) {
+			w.attached++
+		}
+		if up == t.old.root && !t.stays {
+			return w
+		}
+		n++
 	}
-	for _, up := range under {
-		t.parked[up] = append(t.parked[up], pgno)
-	}
+	return way{sure: t.stays}
 }
 
 // visit claims a page for the new tree and puts the children that have to be
@@ -120,9 +161,6 @@ func (d *differ) visit(t *tableDiff, at place, todo []place) ([]place, error) {
 		if err := d.claim(t.name, child, newOwner(roleTree, t.slot, at.pgno)); err != nil {
 			return todo, err
 		}
-		for _, pgno := range t.parked[child] {
-			todo = append(todo, place{pgno, d.owners.of(pgno).parent(), at.depth + 1})
-		}
 	}
 	return todo, nil
 }
@@ -149,7 +187,7 @@ func (d *differ) takeRows(t *tableDiff, pgno uint32, p *btree.Page) (err error) 
 			return err
 		}
 		intact := func(overflow uint32) bool { return !t.isDirty(overflow) }
-		if len(t.dirty.list) == 0 {
+		if !t.dirty.any {
 			intact = nil
 		}
 		head, tail, err := btree.Common(&was, p, intact)
@@ -163,66 +201,94 @@ func (d *differ) takeRows(t *tableDiff, pgno uint32, p *btree.Page) (err error) 
 			t.settled.add(pgno)
 		}
 		if was.Type.Rows() {
-			if t.oldSide, t.oldHeads, err = scanCells(&was, old, t.oldSide, t.oldHeads); err != nil {
+			if err = d.takeOld(t, &was, old); err != nil {
 				return err
 			}
 		}
 	}
-	t.newSide, t.newHeads, err = scanCells(p, new, t.newSide, t.newHeads)
+	return d.takeNew(t, p, new)
+}
+
+// takeOld and takeNew take a span to a side, with its chains.
+func (d *differ) takeOld(t *tableDiff, p *btree.Page, s span) error {
+	return d.take(p, s, &t.oldSide, &d.chains.old)
+}
+
+func (d *differ) takeNew(t *tableDiff, p *btree.Page, s span) error {
 	if d.scratch != nil {
-		t.newSide = t.newSide[:0]
+		return d.take(p, s, nil, &d.chains.new)
 	}
-	return err
+	return d.take(p, s, &t.newSide, &d.chains.new)
+}
+
+// take takes a span to a side, if there is one to take it to.
+func (d *differ) take(p *btree.Page, s span, side, chains *pairs) (err error) {
+	if s.lo >= s.hi {
+		return nil
+	}
+	if s.first, d.heads, err = scanCells(p, s, d.heads[:0]); err != nil {
+		return err
+	}
+	for _, h := range d.heads {
+		if err := chains.addPair(h.pair()); err != nil {
+			return err
+		}
+	}
+	if side == nil {
+		return nil
+	}
+	return side.addPair(s.pair())
 }
 
 // takeExcerpt is takeRows for a page both images of which were looked at
 // already.
-func (d *differ) takeExcerpt(t *tableDiff, p *btree.Page, x *excerpt) (err error) {
+func (d *differ) takeExcerpt(t *tableDiff, p *btree.Page, x *excerpt) error {
 	t.paired.add(x.old.pgno)
 	t.settled.add(x.old.pgno)
 	if x.old.lo < x.old.hi {
-		t.oldSide = append(t.oldSide, x.old)
-		t.oldHeads = append(t.oldHeads, d.excerpts.heads[x.heads[0]:x.heads[1]]...)
+		if err := t.oldSide.addPair(x.old.pair()); err != nil {
+			return err
+		}
+		for _, h := range d.excerpts.heads[x.heads[0]:x.heads[1]] {
+			if err := d.chains.old.addPair(h.pair()); err != nil {
+				return err
+			}
+		}
 	}
-	new := span{pgno: x.old.pgno, lo: x.lo, hi: x.hi}
-	t.newSide, t.newHeads, err = scanCells(p, new, t.newSide, t.newHeads)
-	return err
+	return d.takeNew(t, p, span{pgno: x.old.pgno, lo: x.lo, hi: x.hi})
 }
 
 // errOverlap is found in the cells that are scanned; those two images of a
 // page have in common do not count.
 var errOverlap = fmt.Errorf("its cells overlap: %w", ErrCorrupt)
 
-// scanCells takes the rows of a span to a side and notes their overflow
-// chains. It also checks what joining by key relies on, rowids that ascend, up
-// to and including the neighbours of the span, and that no byte counts twice,
-// or a page could hold more rows than a database.
-func scanCells(p *btree.Page, s span, side []span, heads []head) ([]span, []head, error) {
-	if s.lo >= s.hi {
-		return side, heads, nil
-	}
+// scanCells adds the overflow chains of the rows of a span, which is not empty,
+// and returns its first rowid. It also checks what joining by key relies on,
+// rowids that ascend, up to and including the neighbours of the span, and that
+// no byte counts twice, or a page could hold more rows than a database.
+func scanCells(p *btree.Page, s span, heads []head) (first int64, out []head, err error) {
 	var c btree.Cell
 	last, any, room := int64(0), false, p.Room()
 	for i := max(0, int(s.lo)-1); i < min(p.Len(), int(s.hi)+1); i++ {
 		if err := p.Cell(i, &c); err != nil {
-			return side, heads, err
+			return 0, heads, err
 		}
 		if room -= len(c.Raw); room < 0 {
-			return side, heads, &CorruptError{Page: s.pgno, Err: errOverlap}
+			return 0, heads, &CorruptError{Page: s.pgno, Err: errOverlap}
 		}
 		if p.Type == btree.LeafTable && any && c.Rowid <= last {
-			return side, heads, corrupt("", s.pgno, "rowid %d comes after %d", c.Rowid, last)
+			return 0, heads, corrupt("", s.pgno, "rowid %d comes after %d", c.Rowid, last)
 		}
 		last, any = c.Rowid, true
 		if i < int(s.lo) || i >= int(s.hi) {
 			continue
 		}
 		if i == int(s.lo) {
-			s.first = c.Rowid
+			first = c.Rowid
 		}
 		if c.Overflow != 0 {
-			heads = append(heads, head{pgno: c.Overflow, payload: c.Payload, local: len(c.Local), row: s.pgno})
+			heads = append(heads, headOn(s.pgno, &c))
 		}
 	}
-	return append(side, s), heads, nil
+	return first, heads, nil
 }

@@ -1,6 +1,7 @@
 package shadow
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -22,8 +23,10 @@ type Images struct {
 	budget   int64
 	tempDir  string
 
-	index   []image
+	runs    []run
+	n       int // pages in the runs
 	sorted  bool
+	hint    int      // the run that was asked for last
 	pages   [][]byte // the first pages added, in the order of adding
 	slab    []byte   // room for the next ones, in pieces that double
 	arena   []byte   // the largest piece, which Reset gives out again
@@ -44,7 +47,7 @@ const mostPooled = 1 << 13
 // memory is that of a set.
 type memory struct {
 	arena []byte
-	index []image
+	runs  []run
 	pages [][]byte
 }
 
@@ -55,17 +58,16 @@ func (p *Pool) NewImages(pageSize uint32, budget int64, tempDir string) *Images 
 	m := NewImages(pageSize, budget, tempDir)
 	m.pool = p
 	if old, ok := p.memory.Get().(*memory); ok {
-		m.arena, m.index, m.pages = old.arena, old.index, old.pages
+		m.arena, m.runs, m.pages = old.arena, old.runs, old.pages
 		m.slab = m.arena[:min(int64(len(m.arena)), budget)]
 	}
 	return m
 }
 
-// image says where the page is: slot counts pages in the order of adding.
-type image struct {
-	pgno uint32
-	slot uint32
-}
+// run is pages of adjacent numbers that were added one after the other, as a
+// unit that rewrites a database brings them: at is how many pages of the set
+// come before it, slot the place of the first in the order of adding.
+type run struct{ pgno, at, slot uint32 }
 
 // NewImages makes an empty set. The budget is in bytes of page content; what
 // is above it goes to an unlinked file in tempDir (the system's directory for
@@ -79,8 +81,8 @@ func NewImages(pageSize uint32, budget int64, tempDir string) *Images {
 // again, so a set that is kept costs no more than one that is made once.
 func (m *Images) Reset(pageSize uint32, budget int64, n int) {
 	n = int(min(int64(n), budget/max(1, int64(pageSize))))
-	m.pageSize, m.budget, m.sorted = pageSize, budget, true
-	m.index, m.pages = slices.Grow(m.index[:0], n), slices.Grow(m.pages[:0], n)
+	m.pageSize, m.budget, m.n, m.sorted = pageSize, budget, 0, true
+	m.runs, m.pages = slices.Grow(m.runs[:0], n), slices.Grow(m.pages[:0], n)
 	if size := n * int(pageSize); len(m.arena) < size {
 		m.arena = make([]byte, size)
 	}
@@ -124,11 +126,23 @@ func (m *Images) Add(pgno uint32, data []byte) error {
 	} else if err := m.write(data); err != nil {
 		return err
 	}
-	if n := len(m.index); n > 0 && m.index[n-1].pgno >= pgno {
-		m.sorted = false
-	}
-	m.index = append(m.index, image{pgno, uint32(slot)})
+	m.note(pgno, uint32(slot))
 	return nil
+}
+
+// note puts a page behind the others.
+func (m *Images) note(pgno, slot uint32) {
+	if k := len(m.runs); k > 0 {
+		last := m.runs[k-1]
+		after := uint32(m.n) - last.at // pages of the run
+		if last.pgno+after == pgno && last.slot+after == slot {
+			m.n++
+			return
+		}
+		m.sorted = m.sorted && last.pgno+after-1 < pgno
+	}
+	m.runs = append(m.runs, run{pgno, uint32(m.n), slot})
+	m.n++
 }
 
 func (m *Images) write(data []byte) error {
@@ -152,13 +166,14 @@ func (m *Images) write(data []byte) error {
 // Len is the number of different pages.
 func (m *Images) Len() int {
 	m.sort()
-	return len(m.index)
+	return m.n
 }
 
 // Pgno is the number of the i-th page, ascending.
 func (m *Images) Pgno(i int) uint32 {
 	m.sort()
-	return m.index[i].pgno
+	r := m.runs[m.runOf(uint32(i))]
+	return r.pgno + uint32(i) - r.at
 }
 
 // Page is the content of the i-th page in ascending order. It is read into
@@ -166,7 +181,8 @@ func (m *Images) Pgno(i int) uint32 {
 // must not be written to.
 func (m *Images) Page(i int, buf []byte) ([]byte, error) {
 	m.sort()
-	return m.load(m.index[i], buf)
+	r := m.runs[m.runOf(uint32(i))]
+	return m.load(r, uint32(i)-r.at, buf)
 }
 
 // Find is like Page for a page number; false when the unit lacks the page.
@@ -175,7 +191,8 @@ func (m *Images) Find(pgno uint32, buf []byte) ([]byte, bool, error) {
 	if !ok {
 		return nil, false, nil
 	}
-	data, err := m.load(m.index[i], buf)
+	r := m.runs[m.hint]
+	data, err := m.load(r, uint32(i)-r.at, buf)
 	return data, err == nil, err
 }
 
@@ -200,16 +217,36 @@ func (m *Images) After(pgno uint32) int {
 
 // Keep drops every page the function refuses; their room is not reused.
 func (m *Images) Keep(want func(pgno uint32) bool) {
-	m.index = slices.DeleteFunc(m.index, func(e image) bool { return !want(e.pgno) })
+	m.sort()
+	was := *m
+	kept := func(take func(pgno, slot uint32)) {
+		for k, r := range was.runs {
+			for i := range uint32(was.end(k)) - r.at {
+				if want(r.pgno + i) {
+					take(r.pgno+i, r.slot+i)
+				}
+			}
+		}
+	}
+	// Counted first: a list that grows takes more than twice of what it holds.
+	n, last, lastSlot := 0, uint32(0), uint32(0)
+	kept(func(pgno, slot uint32) {
+		if n == 0 || pgno != last+1 || slot != lastSlot+1 {
+			n++
+		}
+		last, lastSlot = pgno, slot
+	})
+	m.runs, m.n, m.hint = make([]run, 0, n), 0, 0
+	kept(m.note)
 }
 
 // Close gives the file and the memory back. It may be called again.
 func (m *Images) Close() error {
-	if m.pool != nil && m.arena != nil && cap(m.index) <= mostPooled {
+	if m.pool != nil && m.arena != nil && cap(m.pages) <= mostPooled && cap(m.runs) <= mostPooled {
 		clear(m.pages)
-		m.pool.memory.Put(&memory{m.arena, m.index[:0], m.pages[:0]})
+		m.pool.memory.Put(&memory{m.arena, m.runs[:0], m.pages[:0]})
 	}
-	m.index, m.pages, m.slab, m.arena, m.sorted = nil, nil, nil, nil, true
+	m.runs, m.n, m.pages, m.slab, m.arena, m.sorted = nil, 0, nil, nil, nil, true
 	if m.spill == nil {
 		return nil
 	}
@@ -221,36 +258,79 @@ func (m *Images) Close() error {
 	return nil
 }
 
-func (m *Images) load(e image, buf []byte) ([]byte, error) {
-	if int(e.slot) < len(m.pages) {
-		return m.pages[e.slot], nil
+// load is the content of the i-th page of a run.
+func (m *Images) load(r run, i uint32, buf []byte) ([]byte, error) {
+	slot := r.slot + i
+	if int(slot) < len(m.pages) {
+		return m.pages[slot], nil
 	}
 	size := int(m.pageSize)
 	buf = slices.Grow(buf[:0], size)[:size]
-	off := int64(int(e.slot)-len(m.pages)) * int64(size)
+	off := int64(int(slot)-len(m.pages)) * int64(size)
 	if _, err := m.spill.ReadAt(buf, off); err != nil {
-		return nil, fmt.Errorf("read page %d from the file of a unit's pages: %w", e.pgno, err)
+		return nil, fmt.Errorf("read page %d from the file of a unit's pages: %w", r.pgno+i, err)
 	}
 	return buf, nil
 }
 
-func (m *Images) search(pgno uint32) (int, bool) {
-	m.sort()
-	i := sort.Search(len(m.index), func(i int) bool { return m.index[i].pgno >= pgno })
-	return i, i < len(m.index) && m.index[i].pgno == pgno
+// end is how many pages of the set come up to the end of a run.
+func (m *Images) end(k int) int {
+	if k+1 < len(m.runs) {
+		return int(m.runs[k+1].at)
+	}
+	return m.n
 }
 
-// sort brings the index into order and lets the last image of a page win.
+// runOf is the run that has the i-th page. Pages are mostly asked for one
+// after the other.
+func (m *Images) runOf(i uint32) int {
+	for k := m.hint; k < len(m.runs) && k < m.hint+2 && m.runs[k].at <= i; k++ {
+		if int(i) < m.end(k) {
+			m.hint = k
+			return k
+		}
+	}
+	m.hint = sort.Search(len(m.runs), func(k int) bool { return m.runs[k].at > i }) - 1
+	return m.hint
+}
+
+// search is the index of a page, with the hint at its run, or of the first
+// one above it.
+func (m *Images) search(pgno uint32) (int, bool) {
+	m.sort()
+	k := m.hint
+	if k >= len(m.runs) || m.runs[k].pgno > pgno || k+1 < len(m.runs) && m.runs[k+1].pgno <= pgno {
+		k = sort.Search(len(m.runs), func(k int) bool { return m.runs[k].pgno > pgno }) - 1
+		if k < 0 {
+			return 0, false
+		}
+		m.hint = k
+	}
+	r, end := m.runs[k], m.end(k)
+	if i := int64(r.at) + int64(pgno-r.pgno); i < int64(end) {
+		return int(i), true
+	}
+	return end, false
+}
+
+// sort brings the pages into order and lets the last image of a page win.
 func (m *Images) sort() {
 	if m.sorted {
 		return
 	}
-	m.sorted = true
-	slices.SortFunc(m.index, func(a, b image) int {
-		if a.pgno != b.pgno {
-			return int(int64(a.pgno) - int64(b.pgno))
+	type image struct{ pgno, slot uint32 }
+	all := make([]image, 0, m.n)
+	for k, r := range m.runs {
+		for i := range uint32(m.end(k)) - r.at {
+			all = append(all, image{r.pgno + i, r.slot + i})
 		}
-		return int(int64(b.slot) - int64(a.slot))
+	}
+	slices.SortFunc(all, func(a, b image) int {
+		return cmp.Or(cmp.Compare(a.pgno, b.pgno), cmp.Compare(b.slot, a.slot))
 	})
-	m.index = slices.CompactFunc(m.index, func(a, b image) bool { return a.pgno == b.pgno })
+	all = slices.CompactFunc(all, func(a, b image) bool { return a.pgno == b.pgno })
+	m.runs, m.n, m.hint, m.sorted = m.runs[:0], 0, 0, true
+	for _, e := range all {
+		m.note(e.pgno, e.slot)
+	}
 }

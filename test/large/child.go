@@ -5,12 +5,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
 	"runtime/debug"
 	"runtime/metrics"
+	"runtime/pprof"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,6 +36,8 @@ type childSpec struct {
 	// Files limits the files that it may open; 0 is no limit.
 	Files   uint64
 	Timeout time.Duration
+	// Profile is a file for heap profiles, if any.
+	Profile string
 }
 
 // memory is what the process took, in bytes.
@@ -78,7 +82,7 @@ func export(text string) (memory, error) {
 	s.Export.FlushBytes = min(s.Export.FlushBytes, spec.Queue)
 	s.Export.SpoolBytes = 64 << 30
 	ctx := context.Background()
-	watched := watchHeap()
+	watched := watchHeap(spec.Profile)
 	e, err := exporter.New(ctx, exporter.Options{Settings: s, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	if err != nil {
 		return memory{}, err
@@ -98,10 +102,13 @@ func export(text string) (memory, error) {
 	return m, err
 }
 
-// watchHeap looks at the heap until the function it returns is called.
-func watchHeap() func() memory {
+// watchHeap looks at the heap until the function it returns is called. Of what
+// is live it writes a profile whenever that is a twentieth more than ever
+// before.
+func watchHeap(profile string) func() memory {
 	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/heap/live:bytes"}}
 	var m memory
+	profiled := int64(0)
 	done := make(chan struct{})
 	var group sync.WaitGroup
 	group.Go(func() {
@@ -111,6 +118,10 @@ func watchHeap() func() memory {
 			metrics.Read(samples)
 			m.Heap = max(m.Heap, int64(samples[0].Value.Uint64()))
 			m.Live = max(m.Live, int64(samples[1].Value.Uint64()))
+			if profile != "" && m.Live > profiled+profiled/20 {
+				profiled = m.Live
+				writeProfile(profile)
+			}
 			select {
 			case <-done:
 				return
@@ -122,6 +133,18 @@ func watchHeap() func() memory {
 		close(done)
 		group.Wait()
 		return m
+	}
+}
+
+// writeProfile replaces a heap profile, as far as it can: the figures do not
+// depend on it.
+func writeProfile(path string) {
+	f, err := os.Create(path)
+	if err == nil {
+		err = errors.Join(pprof.Lookup("heap").WriteTo(f, 0), f.Close())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "heap profile:", err)
 	}
 }
 
@@ -145,7 +168,7 @@ func peakResident() (int64, error) {
 func (s *scene) exportOnce(ctx context.Context, files uint64) (memory, error) {
 	spec, err := json.Marshal(childSpec{
 		Watch: s.node.Watch(), State: s.stateDir(), Node: s.node.Name(), Bucket: s.bucketDir(),
-		Queue: s.sizes.queue, Unit: s.sizes.unit, SoftLimit: s.sizes.softLimit, Files: files, Timeout: time.Hour,
+		Queue: s.sizes.queue, Unit: s.sizes.unit, SoftLimit: s.sizes.softLimit, Files: files, Timeout: time.Hour, Profile: s.profile,
 	})
 	if err != nil {
 		return memory{}, err

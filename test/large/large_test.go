@@ -25,7 +25,7 @@ func TestUnitsLargerThanMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := newScene(t.Context(), t.TempDir(), self, sizes{database: 48 << 20, queue: 8 << 20, unit: 1 << 20})
+	s, err := newScene(t.Context(), t.TempDir(), self, sizes{database: 48 << 20, page: 4096, row: 1100, queue: 8 << 20, unit: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestManyCellsFewFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := newScene(t.Context(), t.TempDir(), self, sizes{queue: 8 << 20, unit: 1 << 20})
+	s, err := newScene(t.Context(), t.TempDir(), self, sizes{page: 4096, row: 1100, queue: 8 << 20, unit: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

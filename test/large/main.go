@@ -32,6 +32,9 @@ func run(ctx context.Context, args []string) error {
 	queue := set.Int64("queue-mib", 64, "queue_bytes of the exporter in MiB")
 	over := set.Int64("over-mib", 192, "fail when the peak passes queue_bytes by more than this, in MiB")
 	dir := set.String("dir", "", "work below this directory, which needs eight times the database's size (default: a temporary one)")
+	pageSize := set.Int64("page-size", 4096, "page size of the database in bytes")
+	row := set.Int64("row-bytes", 1100, "about what a row takes in the database, in bytes")
+	profile := set.String("profile", "", "write heap profiles of the exporter to this file, the last one when most was live")
 	cells := set.Int("cells", 0, "export so many small cells instead, under a limit of 256 open files")
 	only := set.String("units", "", "only these units after the first, comma-separated: "+strings.Join(unitNames(), " "))
 	if err := set.Parse(args); err != nil {
@@ -46,11 +49,14 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
-	s, err := newScene(ctx, work, self, sizes{database: *size << 20, queue: *queue << 20, unit: 4 << 20, softLimit: (*queue + 128) << 20})
+	s, err := newScene(ctx, work, self, sizes{
+		database: *size << 20, page: *pageSize, row: *row, queue: *queue << 20, unit: 4 << 20, softLimit: (*queue + 128) << 20,
+	})
 	if err != nil {
 		return err
 	}
 	defer s.close()
+	s.profile = *profile
 	if *cells > 0 {
 		began := time.Now()
 		m, err := s.crowd(ctx, *cells, 256)

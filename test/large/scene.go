@@ -13,9 +13,10 @@ import (
 	"celldexport/internal/objstore"
 )
 
-// sizes are in bytes: of the database, of the exporter's queue_bytes and
-// max_tx_bytes, and the soft limit of its memory (0 is none).
-type sizes struct{ database, queue, unit, softLimit int64 }
+// sizes are in bytes: of the database, of its pages and about of its rows, of
+// the exporter's queue_bytes and max_tx_bytes, and the soft limit of its
+// memory (0 is none).
+type sizes struct{ database, page, row, queue, unit, softLimit int64 }
 
 // scene is one cell on one node, with the exporter beside it.
 type scene struct {
@@ -25,6 +26,8 @@ type scene struct {
 	fleet     *celldsim.Fleet
 	node      *celldsim.Node
 	cell      *celldsim.Cell
+	// profile is a file for heap profiles of the exporter, if any.
+	profile string
 	// seen is the last export object that was read.
 	seen string
 }
@@ -61,7 +64,9 @@ func newScene(ctx context.Context, dir, self string, z sizes) (*scene, error) {
 		return nil, err
 	}
 	if s.node, err = s.fleet.Node(ctx, "node-a", filepath.Join(dir, "watch")); err == nil {
-		s.cell, err = s.node.Activate(ctx, s.fleet.CellID("Cart", "large"), "large")
+		s.cell, err = s.node.ActivateWith(ctx, celldsim.Activation{
+			Cell: s.fleet.CellID("Cart", "large"), Name: "large", Pragmas: []string{fmt.Sprintf("page_size(%d)", z.page)},
+		})
 	}
 	if err == nil {
 		err = s.commit(ctx, schema)

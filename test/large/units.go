@@ -16,21 +16,19 @@ CREATE TABLE without(a INTEGER, k TEXT, n INTEGER, v TEXT, PRIMARY KEY(k, a)) WI
 // tables of the schema. Their rows are of about the same size.
 var tables = [...]string{"byrowid", "bytext", "without"}
 
-// rowBytes is about what a row takes in the database.
-const rowBytes = 1100
-
 // fill puts the first rows into all tables. Every 500th row is a long one.
 func (s *scene) fill() unit {
-	n := s.sizes.database / rowBytes / int64(len(tables))
+	n := s.sizes.database / s.sizes.row / int64(len(tables))
+	random := s.sizes.row * 3 / 8 // two digits each; the rest is other columns, the index and what pages leave free
 	text := fmt.Sprintf(`
 BEGIN;
 WITH RECURSIVE c(i) AS (VALUES(1) UNION ALL SELECT i+1 FROM c WHERE i < %[1]d)
-  INSERT INTO byrowid SELECT i, i%%97, 'x'||i, hex(randomblob(iif(i%%500, 410, 20000))) FROM c;
+  INSERT INTO byrowid SELECT i, i%%97, 'x'||i, hex(randomblob(iif(i%%500, %[2]d, 20000))) FROM c;
 WITH RECURSIVE c(i) AS (VALUES(1) UNION ALL SELECT i+1 FROM c WHERE i < %[1]d)
-  INSERT INTO bytext SELECT printf('%%08x', i*2654435761 %% 4294967296), i, hex(randomblob(iif(i%%500, 400, 20000))) FROM c;
+  INSERT INTO bytext SELECT printf('%%08x', i*2654435761 %% 4294967296), i, hex(randomblob(iif(i%%500, %[2]d, 20000))) FROM c;
 WITH RECURSIVE c(i) AS (VALUES(1) UNION ALL SELECT i+1 FROM c WHERE i < %[1]d)
-  INSERT INTO without SELECT i%%7, printf('%%09d', i), i, hex(randomblob(iif(i%%500, 410, 20000))) FROM c;
-COMMIT;`, n)
+  INSERT INTO without SELECT i%%7, printf('%%09d', i), i, hex(randomblob(iif(i%%500, %[2]d, 20000))) FROM c;
+COMMIT;`, n, random)
 	return unit{name: "fill", sql: text, expect: expectation{op: "I", tables: tables[:]}}
 }
 
