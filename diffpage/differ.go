@@ -54,7 +54,6 @@ type ways struct {
 	// parked are changed pages that are if an unchanged one above them is;
 	// brought are those that it was seen of.
 	parked, brought pageSet
-	heads           []head // chains of one page
 }
 
 // tableDiff is what happens to the tree of one table.
@@ -218,20 +217,9 @@ func (d *differ) table(t *tableDiff, was, is *schema.Table) error {
 		err = d.overflowOnly(t)
 	}
 	if err == nil {
-		err = d.bound(t)
+		err = t.sides.bound(&d.held, d.memory)
 	}
 	return blame(t.name, 0, err)
-}
-
-// bound has the rows of a table leave memory when all tables together have
-// more than fits.
-func (d *differ) bound(t *tableDiff) error {
-	size := t.sides.size()
-	if d.held+size <= d.memory {
-		d.held += size
-		return nil
-	}
-	return t.sides.spill()
 }
 
 // check makes sure that no page of the new state has two owners: one that was

@@ -7,6 +7,9 @@ import "math/bits"
 // one chunk, a change of all of them one bit per page.
 type pageSet struct {
 	chunks []*pageChunk
+	// lo and end bound the pages that are in the set: lo is the first, end
+	// comes after the last, 0 when there is none.
+	lo, end uint32
 }
 
 const chunkPages = 4096
@@ -26,6 +29,10 @@ func (s *pageSet) add(pgno uint32) bool {
 	bit := uint64(1) << (pgno % 64)
 	fresh := *word&bit == 0
 	*word |= bit
+	if s.end == 0 || pgno < s.lo {
+		s.lo = pgno
+	}
+	s.end = max(s.end, pgno+1)
 	return fresh
 }
 
@@ -43,47 +50,40 @@ func (s *pageSet) empty() pageSet {
 	if len(s.chunks) > 64 {
 		return pageSet{}
 	}
-	for _, c := range s.chunks {
-		if c != nil {
-			*c = pageChunk{}
+	for lo := s.lo; lo < s.end; {
+		i := lo / chunkPages
+		end := min(s.end, (i+1)*chunkPages)
+		if c := s.chunks[i]; c != nil {
+			clear(c[lo%chunkPages/64 : (end-1)%chunkPages/64+1])
 		}
+		lo = end
 	}
-	return *s
+	return pageSet{chunks: s.chunks}
 }
 
 // each shows the pages of the set, ascending.
 func (s *pageSet) each(visit func(pgno uint32)) {
-	for i, chunk := range s.chunks {
-		if chunk == nil {
-			continue
-		}
-		for j, word := range chunk {
-			for ; word != 0; word &= word - 1 {
-				visit(uint32(i*chunkPages + j*64 + bits.TrailingZeros64(word)))
-			}
-		}
+	for pgno, ok := s.from(0); ok; pgno, ok = s.from(pgno + 1) {
+		visit(pgno)
 	}
 }
 
 // from is the first page of the set that is not below pgno; false when there
 // is none.
 func (s *pageSet) from(pgno uint32) (uint32, bool) {
-	at := int(pgno / chunkPages)
-	for i := at; i < len(s.chunks); i++ {
-		if s.chunks[i] == nil {
-			continue
+	for pgno = max(pgno, s.lo); pgno < s.end; {
+		c := s.chunks[pgno/chunkPages]
+		if c == nil {
+			pgno |= chunkPages - 1
+		} else if word := c[pgno%chunkPages/64] >> (pgno % 64); word != 0 {
+			return pgno + uint32(bits.TrailingZeros64(word)), true
+		} else {
+			pgno |= 63
 		}
-		first := uint32(0)
-		if i == at {
-			first = pgno % chunkPages
+		if pgno >= s.end-1 {
+			break
 		}
-		mask := ^uint64(0) << (first % 64)
-		for j := int(first / 64); j < len(s.chunks[i]); j++ {
-			if word := s.chunks[i][j] & mask; word != 0 {
-				return uint32(i*chunkPages + j*64 + bits.TrailingZeros64(word)), true
-			}
-			mask = ^uint64(0)
-		}
+		pgno++
 	}
 	return 0, false
 }

@@ -8,23 +8,24 @@ import "celldexport/diffpage/btree"
 // parent any more. SQLite frees pages without touching them, so this is the
 // only place where rows of unchanged pages come up.
 func (d *differ) walkOld(t *tableDiff) error {
-	for pgno, ok := t.touched.from(0); ok; pgno, ok = t.touched.from(pgno + 1) {
-		if err := d.leave(t, pgno); err != nil {
-			return err
-		}
+	root := uint32(0) // that is to be walked after the touched pages
+	if !t.stays && !d.hasChanged(t.old.root) && !t.attached.has(t.old.root) {
+		root = t.old.root
 	}
-	if !t.stays && t.old.root != 0 && !d.hasChanged(t.old.root) && !t.attached.has(t.old.root) {
-		return d.leave(t, t.old.root)
-	}
-	return nil
-}
-
-// leave takes a page of the old tree, and what has no parent any more below
-// it, to the old side.
-func (d *differ) leave(t *tableDiff, top uint32) error {
-	todo := append(d.path[:0], top)
+	todo := d.path[:0]
 	var p btree.Page
-	for len(todo) > 0 {
+	for next, more := t.touched.from(0); ; {
+		switch {
+		case len(todo) > 0:
+		case more:
+			todo = append(todo, next)
+			next, more = t.touched.from(next + 1)
+		case root != 0:
+			todo, root = append(todo, root), 0
+		default:
+			d.path = todo
+			return nil
+		}
 		pgno := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
 		if !d.released.add(pgno) {
@@ -37,7 +38,8 @@ func (d *differ) leave(t *tableDiff, top uint32) error {
 			return blame(t.name, pgno, err)
 		}
 		if p.Type.Rows() && !t.paired.has(pgno) {
-			if err := d.takeOld(t, &p, span{pgno: pgno, hi: uint16(p.Len())}); err != nil {
+			all := span{pgno: pgno, hi: uint16(p.Len())}
+			if err := d.chains.take(&p, all, &d.chains.old, &t.oldSide); err != nil {
 				return blame(t.name, pgno, err)
 			}
 		}
@@ -51,8 +53,6 @@ func (d *differ) leave(t *tableDiff, top uint32) error {
 			}
 		}
 	}
-	d.path = todo
-	return nil
 }
 
 // keepChains settles the overflow chains of both sides. A chain none of whose
@@ -60,6 +60,9 @@ func (d *differ) leave(t *tableDiff, top uint32) error {
 // pages: only the page of the row may be another one. All other chains of the
 // old side are given up and those of the new side claimed page by page.
 func (d *differ) keepChains(t *tableDiff) error {
+	if !d.chains.old.any() && !d.chains.new.any() {
+		return nil
+	}
 	olds, err := d.chains.old.read()
 	if err != nil {
 		return err

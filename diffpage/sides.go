@@ -32,11 +32,13 @@ func (s *sides) use(file *spillFile, memory int64) {
 	}
 }
 
-// size is the memory that the sides hold, in bytes.
-func (s *sides) size() int64 { return int64(cap(s.oldSide.held)+cap(s.newSide.held)) * pairSize }
-
-// spill has the sides leave memory.
-func (s *sides) spill() error {
+// bound has the sides leave memory when they and those before, which hold so
+// many bytes, have more than fits.
+func (s *sides) bound(held *int64, memory int64) error {
+	if size := int64(cap(s.oldSide.held)+cap(s.newSide.held)) * pairSize; *held+size <= memory {
+		*held += size
+		return nil
+	}
 	for _, p := range [...]*pairs{&s.oldSide, &s.newSide} {
 		if err := p.spill(); err != nil {
 			return err
@@ -71,10 +73,33 @@ func headOn(row uint32, c *btree.Cell) head {
 }
 
 // heads are the chains of the rows on both sides of a table.
-type heads struct{ old, new pairs }
+type heads struct {
+	old, new pairs
+	page     []head // those of one page
+}
 
 func (h *heads) use(file *spillFile, memory int64) {
 	for _, p := range [...]*pairs{&h.old, &h.new} {
 		*p = pairs{file: file, limit: memory / sideShare, held: p.held[:0], runs: p.runs[:0]}
 	}
+}
+
+// take takes a span to a side, if there is one to take it to, and its chains
+// to those of the side.
+func (h *heads) take(p *btree.Page, s span, chains, side *pairs) (err error) {
+	if s.lo >= s.hi {
+		return nil
+	}
+	if s.first, h.page, err = scanCells(p, s, h.page[:0]); err != nil {
+		return err
+	}
+	for _, x := range h.page {
+		if err := chains.addPair(x.pair()); err != nil {
+			return err
+		}
+	}
+	if side == nil {
+		return nil
+	}
+	return side.addPair(s.pair())
 }

@@ -20,7 +20,7 @@ func (d *differ) visitNew(t *tableDiff) error {
 	d.starts, d.parked = d.starts.empty(), d.parked.empty()
 	parked := false
 	for pgno, ok := t.touched.from(0); ok; pgno, ok = t.touched.from(pgno + 1) {
-		switch w := d.climb(t, pgno); {
+		switch w := t.climb(d, pgno); {
 		case w.sure:
 			d.starts.add(pgno)
 		case w.parked:
@@ -67,7 +67,7 @@ func (d *differ) visitParked(t *tableDiff) error {
 	for again := true; again; {
 		again = false
 		for pgno, ok := d.parked.from(0); ok; pgno, ok = d.parked.from(pgno + 1) {
-			if d.brought.has(pgno) || d.climb(t, pgno).attached == 0 {
+			if d.brought.has(pgno) || t.climb(d, pgno).attached == 0 {
 				continue
 			}
 			d.brought.add(pgno)
@@ -78,7 +78,7 @@ func (d *differ) visitParked(t *tableDiff) error {
 		}
 	}
 	for pgno, ok := d.parked.from(0); ok; pgno, ok = d.parked.from(pgno + 1) {
-		if d.climb(t, pgno).attached > 1 {
+		if t.climb(d, pgno).attached > 1 {
 			return corrupt(t.name, pgno, "it is referred to twice")
 		}
 	}
@@ -99,7 +99,7 @@ type way struct {
 
 // climb follows the old parents of a changed page. A page right below a break
 // of the way is not parked: it is visited from its parent, or not at all.
-func (d *differ) climb(t *tableDiff, pgno uint32) way {
+func (t *tableDiff) climb(d *differ, pgno uint32) way {
 	w := way{}
 	n := 0
 	for up := d.owners.of(pgno).parent(); up != 0 && n < btree.MaxDepth; up = d.owners.of(up).parent() {
@@ -151,7 +151,7 @@ func (d *differ) visit(t *tableDiff, at place, todo []place) ([]place, error) {
 		if !d.new.has(child) {
 			return todo, corrupt(t.name, at.pgno, "its child is page %d, which the database does not have", child)
 		}
-		if !d.staysInTree(t, child) {
+		if !t.keeps(d, child) {
 			todo = append(todo, place{child, at.pgno, at.depth + 1})
 			continue
 		}
@@ -165,9 +165,9 @@ func (d *differ) visit(t *tableDiff, at place, todo []place) ([]place, error) {
 	return todo, nil
 }
 
-// staysInTree reports whether a child in the new tree is unchanged and was in
+// keeps reports whether a child in the new tree is unchanged and was in
 // the old tree of the same table, so that everything below it is too.
-func (d *differ) staysInTree(t *tableDiff, pgno uint32) bool {
+func (t *tableDiff) keeps(d *differ, pgno uint32) bool {
 	o := d.owners.of(pgno)
 	return !d.hasChanged(pgno) && o.role() == roleTree && o.slot() == t.slot && t.old.index == t.new.index
 }
@@ -201,43 +201,16 @@ func (d *differ) takeRows(t *tableDiff, pgno uint32, p *btree.Page) (err error) 
 			t.settled.add(pgno)
 		}
 		if was.Type.Rows() {
-			if err = d.takeOld(t, &was, old); err != nil {
+			if err = d.chains.take(&was, old, &d.chains.old, &t.oldSide); err != nil {
 				return err
 			}
 		}
 	}
-	return d.takeNew(t, p, new)
-}
-
-// takeOld and takeNew take a span to a side, with its chains.
-func (d *differ) takeOld(t *tableDiff, p *btree.Page, s span) error {
-	return d.take(p, s, &t.oldSide, &d.chains.old)
-}
-
-func (d *differ) takeNew(t *tableDiff, p *btree.Page, s span) error {
+	side := &t.newSide
 	if d.scratch != nil {
-		return d.take(p, s, nil, &d.chains.new)
+		side = nil
 	}
-	return d.take(p, s, &t.newSide, &d.chains.new)
-}
-
-// take takes a span to a side, if there is one to take it to.
-func (d *differ) take(p *btree.Page, s span, side, chains *pairs) (err error) {
-	if s.lo >= s.hi {
-		return nil
-	}
-	if s.first, d.heads, err = scanCells(p, s, d.heads[:0]); err != nil {
-		return err
-	}
-	for _, h := range d.heads {
-		if err := chains.addPair(h.pair()); err != nil {
-			return err
-		}
-	}
-	if side == nil {
-		return nil
-	}
-	return side.addPair(s.pair())
+	return d.chains.take(p, new, &d.chains.new, side)
 }
 
 // takeExcerpt is takeRows for a page both images of which were looked at
@@ -255,7 +228,7 @@ func (d *differ) takeExcerpt(t *tableDiff, p *btree.Page, x *excerpt) error {
 			}
 		}
 	}
-	return d.takeNew(t, p, span{pgno: x.old.pgno, lo: x.lo, hi: x.hi})
+	return d.chains.take(p, span{pgno: x.old.pgno, lo: x.lo, hi: x.hi}, &d.chains.new, &t.newSide)
 }
 
 // errOverlap is found in the cells that are scanned; those two images of a
