@@ -91,6 +91,7 @@ soak:
 # GiB of disk below LARGEDIR.
 large:
 	$(GO) run ./test/large -dir "$(LARGEDIR)"
+	$(GO) run ./test/large -dir "$(LARGEDIR)" -page-size 512
 	$(GO) run ./test/large -dir "$(LARGEDIR)" -cells 10000
 
 # Every stage beside its floor, as a table: make bench BENCH='-short',
