@@ -48,6 +48,11 @@ func (r result) String() string {
 		r.unit, r.pages, r.file>>20, r.rows, r.memory.Peak>>20, r.memory.Heap>>20, r.memory.Live>>20, r.took.Round(100*time.Millisecond))
 }
 
+// writerCache has the one who writes the database keep it in memory: with
+// small pages and keys in no order, SQLite's own few megabytes have it write
+// every page many times before the unit is there.
+const writerCache = "PRAGMA cache_size=-3000000"
+
 func newScene(ctx context.Context, dir, self string, z sizes) (*scene, error) {
 	s := &scene{dir: dir, self: self, sizes: z}
 	var err error
@@ -67,6 +72,9 @@ func newScene(ctx context.Context, dir, self string, z sizes) (*scene, error) {
 		s.cell, err = s.node.ActivateWith(ctx, celldsim.Activation{
 			Cell: s.fleet.CellID("Cart", "large"), Name: "large", Pragmas: []string{fmt.Sprintf("page_size(%d)", z.page)},
 		})
+	}
+	if err == nil {
+		err = s.cell.Exec(writerCache)
 	}
 	if err == nil {
 		err = s.commit(ctx, schema)
