@@ -13,7 +13,9 @@ import (
 	"celldexport/internal/ltxfile"
 )
 
-// residency is what is kept of one epoch of a cell.
+// residency is what is kept of one epoch of a cell. Whoever reads the cell
+// owns the stamp; the rest is changed with the lock of the Tail held, and but
+// for after and pending by the reading only.
 type residency struct {
 	epoch   uint64
 	after   uint64
@@ -36,96 +38,116 @@ func (r *residency) filePath(txid uint64) string {
 	return filepath.Join(r.dir, ltxfile.FileName(txid, txid))
 }
 
+// finding is what a reading found of a residency. It becomes what is known of
+// it once the whole cell was read.
+type finding struct {
+	of            *residency
+	live, evicted bool
+	// replaced says that another LTX directory is in the place of the one
+	// known, which took its names with it.
+	replaced bool
+	// txids are those found, ascending; foreign counts the other names.
+	txids   []uint64
+	foreign int
+}
+
 // scanResidency reads one epoch directory and its LTX directory, unless they
 // are as they were and not due, and reports whether it did.
-func (t *tree) scanResidency(scope string, r *residency, due bool) (read bool, err error) {
-	if !r.live && !due && t.stillGone(r) {
+func (rd *reading) scanResidency(r *residency, due bool) (read bool, err error) {
+	if !r.live && !due && rd.stillGone(r) {
 		return false, nil
 	}
-	info, err := t.fs.Stat(r.dir)
+	f := finding{of: r, live: r.live, evicted: r.evicted, foreign: r.foreign}
+	info, err := rd.stat(r.dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return true, t.scanGone(scope, r)
+		err = rd.scanGone(&f)
+		read = true
 	case err != nil:
 		return true, fmt.Errorf("read LTX directory: %w", err)
+	default:
+		read, err = rd.scanLive(&f, markOf(info), due)
 	}
-	return t.scanLive(scope, r, markOf(info), due)
+	if read {
+		rd.found = append(rd.found, f)
+	}
+	return read, err
 }
 
 // scanLive reads an LTX directory that was seen in state m.
-func (t *tree) scanLive(scope string, r *residency, m mark, due bool) (read bool, err error) {
+func (rd *reading) scanLive(f *finding, m mark, due bool) (read bool, err error) {
+	r := f.of
 	fresh := r.live && !due && r.stamp.holds(m)
-	if fresh && t.watches.covers(r.dir) {
+	if fresh && rd.watches.covers(r.dir) {
 		return false, nil
 	}
 	switch {
 	case !r.live:
 		r.stamp = stamp{}
 	case r.stamp.replaced(m):
-		// The old one took its names with it, and its watch is none of the
-		// new one's.
-		t.watches.remove(r.dir)
-		r.pending = nil
-		t.markDirty(scope)
+		// The watch of the old one is none of the new one's.
+		rd.watches.remove(r.dir)
+		f.replaced = true
 	}
-	t.watches.add(r.dir)
+	rd.watch(r.dir)
 	for _, dir := range r.way() {
-		t.watches.remove(dir)
+		rd.watches.remove(dir)
 	}
-	t.setShape(scope, r, true, false)
 	if fresh {
 		return false, nil
 	}
-	now := t.clock.elapsed()
+	f.live, f.evicted = true, false
+	now := rd.clock.elapsed()
 	r.stamp.see(m, now)
-	return true, t.readFiles(scope, r, now)
+	return true, rd.readFiles(f, now)
 }
 
 // stillGone reports whether an epoch directory without captured files is as
 // it was: whatever celld puts into it changes it.
-func (t *tree) stillGone(r *residency) bool {
+func (rd *reading) stillGone(r *residency) bool {
 	if !r.stamp.settled {
 		return false
 	}
 	dir := r.epochDir()
-	info, err := t.fs.Stat(dir)
-	return err == nil && r.stamp.holds(markOf(info)) && t.watches.covers(dir)
+	info, err := rd.stat(dir)
+	return err == nil && r.stamp.holds(markOf(info)) && rd.watches.covers(dir)
 }
 
 // scanGone reads an epoch directory whose LTX directory is not there.
-func (t *tree) scanGone(scope string, r *residency) error {
-	t.watches.remove(r.dir)
+func (rd *reading) scanGone(f *finding) error {
+	r := f.of
+	rd.watches.remove(r.dir)
 	if r.live {
-		r.stamp, r.foreign = stamp{}, 0 // those of the LTX directory
+		r.stamp, f.foreign = stamp{}, 0 // those of the LTX directory
 	}
 	dir := r.epochDir()
-	info, err := t.fs.Stat(dir)
+	info, err := rd.stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		t.unwatch(r)
+		r.unwatch(rd.watches)
 		r.stamp = stamp{}
-		t.setShape(scope, r, false, false)
+		f.live, f.evicted = false, false
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("read epoch directory: %w", err)
 	}
-	m, now := markOf(info), t.clock.elapsed()
+	m, now := markOf(info), rd.clock.elapsed()
 	if r.stamp.replaced(m) {
-		t.watches.remove(dir)
+		rd.watches.remove(dir)
 	}
 	r.stamp.see(m, now)
 	// Watch every directory on the way, then look once more: whatever was
 	// made meanwhile is seen by one or the other.
 	for _, d := range r.way() {
-		t.watches.add(d)
+		rd.watch(d)
 	}
-	if info, err = t.fs.Stat(r.dir); err == nil {
-		_, err := t.scanLive(scope, r, markOf(info), true)
+	if info, err = rd.stat(r.dir); err == nil {
+		_, err := rd.scanLive(f, markOf(info), true)
 		return err
 	}
-	image, sure := t.hasImage(dir)
-	t.setShape(scope, r, false, image)
-	if _, err := t.fs.Stat(filepath.Join(dir, celld.MetaDirName)); sure && errors.Is(err, fs.ErrNotExist) {
+	image, sure := rd.hasImage(dir)
+	f.live, f.evicted = false, image
+	if _, err := rd.stat(filepath.Join(dir, celld.MetaDirName)); sure && errors.Is(err, fs.ErrNotExist) {
 		r.stamp.read(now)
 	}
 	return nil
@@ -142,19 +164,19 @@ func (r *residency) way() []string {
 }
 
 // unwatch ends the watches of a residency that is no more.
-func (t *tree) unwatch(r *residency) {
-	t.watches.remove(r.dir)
+func (r *residency) unwatch(w *watches) {
+	w.remove(r.dir)
 	for _, dir := range r.way() {
-		t.watches.remove(dir)
+		w.remove(dir)
 	}
 }
 
 // hasImage reports whether the image of an eviction lies in an epoch
 // directory, and whether that is sure.
-func (t *tree) hasImage(epochDir string) (found, sure bool) {
+func (rd *reading) hasImage(epochDir string) (found, sure bool) {
 	sure = true
 	for _, name := range []string{celld.EvictedName, celld.HibernatedName} {
-		_, err := t.fs.Stat(filepath.Join(epochDir, name))
+		_, err := rd.stat(filepath.Join(epochDir, name))
 		if err == nil {
 			return true, true
 		}
@@ -164,50 +186,25 @@ func (t *tree) hasImage(epochDir string) (found, sure bool) {
 }
 
 // readFiles takes the names of an LTX directory.
-func (t *tree) readFiles(scope string, r *residency, now time.Duration) error {
-	entries, err := t.fs.ReadDir(r.dir)
+func (rd *reading) readFiles(f *finding, now time.Duration) error {
+	entries, err := rd.readDir(f.of.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("read LTX directory: %w", err)
 	}
-	r.stamp.read(now)
-	r.foreign = 0
+	f.of.stamp.read(now)
+	f.foreign = 0
 	for _, e := range entries {
 		first, txid, ok := ltxfile.ParseFileName(e.Name())
 		if !ok || first != txid || e.IsDir() {
 			if !strings.HasSuffix(e.Name(), tmpSuffix) {
-				r.foreign++
+				f.foreign++
 			}
 			continue
 		}
-		t.addPending(scope, r, txid)
+		f.txids = append(f.txids, txid)
 	}
 	return nil
-}
-
-func (t *tree) addPending(scope string, r *residency, txid uint64) {
-	if txid <= r.after {
-		return
-	}
-	i, found := slices.BinarySearch(r.pending, txid)
-	if !found {
-		r.pending = slices.Insert(r.pending, i, txid)
-	}
-	t.markDirty(scope)
-}
-
-// setShape notes whether the residency is live and whether its image was
-// kept. A directory that vanished takes its pending names with it: what was
-// proven of them is in the bucket.
-func (t *tree) setShape(scope string, r *residency, live, evicted bool) {
-	if r.live == live && r.evicted == evicted {
-		return
-	}
-	r.live, r.evicted = live, evicted
-	if !live {
-		r.pending = nil
-	}
-	t.markDirty(scope)
 }

@@ -56,16 +56,19 @@ type Config struct {
 }
 
 // Tail follows one node's data directory. Its methods are safe for
-// concurrent use.
+// concurrent use, and but for Scan, Run and Open none of them waits for the
+// file system.
 type Tail struct {
 	cfg  Config
 	wake chan struct{}
 
 	// walking is held by a walk, and taken before mu.
 	walking sync.Mutex
-	// mu guards both.
+	// mu guards tree and readers. No call of the file system, of the watcher
+	// or of anything else that may hang is made while it is held.
 	mu      sync.Mutex
 	tree    tree
+	readers readers
 	watches watches
 }
 
@@ -84,7 +87,8 @@ type Stats struct {
 	// Polling says that something cannot be watched and short polls stand in.
 	Polling bool `json:"polling"`
 	// Scans is the number of finished walks; Unreadable the directories that
-	// the last one could not read, Foreign the names that are none of celld's.
+	// the last one could not read or that did not answer, Foreign the names
+	// that are none of celld's.
 	Scans      int `json:"scans"`
 	Unreadable int `json:"unreadable"`
 	Foreign    int `json:"foreign"`
@@ -108,8 +112,12 @@ func New(cfg Config) *Tail {
 	t := &Tail{cfg: cfg, wake: make(chan struct{}, 1)}
 	t.watches = watches{log: cfg.Log, watched: make(map[string]struct{})}
 	t.tree = tree{
-		root: cfg.Root, fs: cfg.FS, clock: clock{now: cfg.Now, began: cfg.Now()}, watches: &t.watches, wake: t.wake,
+		clock: clock{now: cfg.Now, began: cfg.Now()}, watches: &t.watches, wake: t.wake,
 		cells: make(map[string]*cell), dirty: make(map[string]struct{}),
+	}
+	t.readers = readers{
+		tail: t, patience: patience, silent: make(map[string]*reader),
+		queued: make(map[string]struct{}), changed: make(chan struct{}, 1),
 	}
 	return t
 }
@@ -163,7 +171,7 @@ func (t *Tail) Advance(scope string, epoch, txid uint64) {
 	}
 	for len(c.residencies) > 0 && c.residencies[0].epoch < epoch {
 		// A residency below one that is exported is a leftover.
-		t.tree.unwatch(c.residencies[0])
+		c.residencies[0].unwatch(&t.watches)
 		c.residencies = slices.Delete(c.residencies, 0, 1)
 	}
 	if r := c.residency(epoch); r != nil && txid > r.after {
@@ -187,7 +195,8 @@ func (t *Tail) Stats() Stats {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.tree.stats
-	s.Cells, s.Watched, s.WatchErrors = len(t.tree.cells), len(t.watches.watched), t.watches.errors
+	s.Cells = len(t.tree.cells)
+	s.Watched, s.WatchErrors = t.watches.counts()
 	for _, c := range t.tree.cells {
 		s.Facets += c.facets
 		s.Foreign += c.foreign
