@@ -3,6 +3,7 @@ package ltxtail
 import (
 	"io/fs"
 	"sync"
+	"sync/atomic"
 )
 
 // asker makes the calls of the file system and of the watcher, none of which
@@ -12,51 +13,54 @@ type asker struct {
 	files   FS
 	watches *watches
 
-	mu sync.Mutex
-	// calls counts the calls made; dir is what the one under way is about, ""
-	// while there is none, watching that it is one of the watcher.
-	calls    uint64
+	// calls counts the calls begun, ended is the count at the last one's end.
+	ended atomic.Uint64
+	mu    sync.Mutex
+	calls uint64
+	// dir is what the last call is about, watching that it is one of the
+	// watcher.
 	dir      string
 	watching bool
 }
 
-func (a *asker) begin(dir string, watching bool) {
+func (a *asker) begin(dir string, watching bool) (call uint64) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.calls++
 	a.dir, a.watching = dir, watching
-}
-
-func (a *asker) end() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.dir, a.watching = "", false
+	call = a.calls
+	a.mu.Unlock()
+	return call
 }
 
 // waits says which call is under way and about which directory, "" if none.
 func (a *asker) waits() (call uint64, dir string, watching bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.ended.Load() == a.calls {
+		return a.calls, "", false
+	}
 	return a.calls, a.dir, a.watching
 }
 
 func (a *asker) stat(name string) (fs.FileInfo, error) {
-	a.begin(name, false)
-	defer a.end()
-	return a.files.Stat(name)
+	call := a.begin(name, false)
+	info, err := a.files.Stat(name)
+	a.ended.Store(call)
+	return info, err
 }
 
 func (a *asker) readDir(name string) ([]fs.DirEntry, error) {
-	a.begin(name, false)
-	defer a.end()
-	return a.files.ReadDir(name)
+	call := a.begin(name, false)
+	entries, err := a.files.ReadDir(name)
+	a.ended.Store(call)
+	return entries, err
 }
 
 // watch has a directory watched. It is called before the directory is read, so
 // that whatever appears in between is seen twice rather than never, and after
 // it was asked for its state: a watcher that hangs has no events for anyone.
 func (a *asker) watch(dir string) {
-	a.begin(dir, true)
-	defer a.end()
+	call := a.begin(dir, true)
 	a.watches.add(dir)
+	a.ended.Store(call)
 }

@@ -46,8 +46,8 @@ func (t *Tail) Scan(ctx context.Context) error {
 }
 
 func (t *Tail) scan(ctx context.Context) error {
-	t.walking.Lock()
-	defer t.walking.Unlock()
+	t.walking <- struct{}{}
+	defer func() { <-t.walking }()
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -62,8 +62,8 @@ type Tail struct {
 	cfg  Config
 	wake chan struct{}
 
-	// walking is held by a walk, and taken before mu.
-	walking sync.Mutex
+	// walking holds one value during a walk, which comes before mu.
+	walking chan struct{}
 	// mu guards tree and readers. No call of the file system, of the watcher
 	// or of anything else that may hang is made while it is held.
 	mu      sync.Mutex
@@ -109,7 +109,7 @@ func New(cfg Config) *Tail {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	t := &Tail{cfg: cfg, wake: make(chan struct{}, 1)}
+	t := &Tail{cfg: cfg, wake: make(chan struct{}, 1), walking: make(chan struct{}, 1)}
 	t.watches = watches{log: cfg.Log, watched: make(map[string]struct{})}
 	t.tree = tree{
 		clock: clock{now: cfg.Now, began: cfg.Now()}, watches: &t.watches, wake: t.wake,

@@ -65,8 +65,8 @@ func (w *watches) tryAdd(dir string) error {
 // flush ends the watches that are unwanted.
 func (w *watches) flush() {
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.drop()
+	w.mu.Unlock()
 }
 
 // drop is flush with the lock held, which it gives up around calls. While the
@@ -87,11 +87,11 @@ func (w *watches) drop() {
 // covers reports whether dir is watched, or nothing is.
 func (w *watches) covers(dir string) bool {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.watcher == nil {
-		return true
+	ok := w.watcher == nil
+	if !ok {
+		_, ok = w.watched[dir]
 	}
-	_, ok := w.watched[dir]
+	w.mu.Unlock()
 	return ok
 }
 
