@@ -66,8 +66,8 @@ func TestRoundFollowsFirstWalk(t *testing.T) {
 	}
 	a.run()
 	w.until("a round was put off", func() bool { return !a.e.Ticked().IsZero() })
-	// The walk reads the clock before it reads the directory, and with its
-	// lock held: a wait in there would be for itself.
+	// The walk reads the clock before it reads the directory: a wait in there
+	// would be for itself.
 	await(t, "the walk's reading of the directory", root.reached)
 	armed.Store(true)
 	if !await(t, "a reading of the clock", walked) {

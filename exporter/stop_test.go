@@ -227,15 +227,16 @@ type silentFS struct {
 	ltxtail.OS
 	mu   sync.Mutex
 	back chan struct{}
-	// asked is how many calls wait.
+	// asked is how many calls wait, opens whether one of them opens a file.
 	asked int
+	opens bool
 }
 
 // silence has every call wait until the function returned is called.
 func (f *silentFS) silence() (end func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.back, f.asked = make(chan struct{}), 0
+	f.back, f.asked, f.opens = make(chan struct{}), 0, false
 	back := f.back
 	return sync.OnceFunc(func() {
 		f.mu.Lock()
@@ -259,6 +260,20 @@ func (f *silentFS) waiting() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.asked > 0
+}
+
+func (f *silentFS) opening() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.opens
+}
+
+func (f *silentFS) Open(name string) (ltxtail.ReadFile, error) {
+	f.mu.Lock()
+	f.opens = true
+	f.mu.Unlock()
+	f.wait()
+	return f.OS.Open(name)
 }
 
 func (f *silentFS) Stat(name string) (fs.FileInfo, error) { f.wait(); return f.OS.Stat(name) }
@@ -297,9 +312,9 @@ func TestStopWithASilentDirectory(t *testing.T) {
 	other.equal(w, c)
 }
 
-// A call of the file system that hangs since before the stop, with all that
-// waits for it, does not keep the sinks from what is spooled; the process
-// ends, and the next start takes up what it left.
+// A walk that hangs holds up no round. A file that does not open holds up the
+// round, but since before the stop it does not keep the sinks from what is
+// spooled; the process ends, and the next start takes up what it left.
 func TestStopWhileTheDirectoryIsSilent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, celldsim.V06)
@@ -307,7 +322,9 @@ func TestStopWhileTheDirectoryIsSilent(t *testing.T) {
 	a.fs = dir
 	a.rig = func(o *exporter.Options) { o.Shutdown, o.More = 15*time.Second, []sinks.Sink{other} }
 	c := a.activate("one")
+	busy := a.activate("busy")
 	w.write(c, createItems)
+	w.write(busy, createItems)
 	a.run()
 	a.sync()
 	a.settled()
@@ -320,9 +337,13 @@ func TestStopWhileTheDirectoryIsSilent(t *testing.T) {
 	w.write(late, createItems, insertTwo)
 	w.until("a walk hangs", dir.waiting)
 	rounds := a.e.Status().Rounds
+	w.until("rounds go on", func() bool { return a.e.Status().Rounds > rounds+2 })
+	w.write(busy, insertTwo)
+	w.until("a file does not open", dir.opening)
+	rounds = a.e.Status().Rounds
 	time.Sleep(100 * time.Millisecond) // several rounds' time: they hang too
 	if n := a.e.Status().Rounds; n > rounds+1 {
-		t.Fatalf("rounds go on, %d since the walk hangs", n-rounds)
+		t.Fatalf("rounds go on, %d since a file does not open", n-rounds)
 	}
 	said, e := w.said(), a.e
 	go func() {
@@ -340,6 +361,6 @@ func TestStopWhileTheDirectoryIsSilent(t *testing.T) {
 	a.sync()
 	a.settled()
 	a.halt()
-	w.equal(c, late)
-	other.equal(w, c, late)
+	w.equal(c, busy, late)
+	other.equal(w, c, busy, late)
 }

@@ -285,6 +285,25 @@ func TestLateListing(t *testing.T) {
 	})
 }
 
+// A name that an event brought while the directory was found to be another one
+// is not taken for one of the old directory.
+func TestEventDuringAReading(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, h *hung) {
+		if err := os.Rename(h.dir(0, ltxDir), filepath.Join(t.TempDir(), "away")); err != nil {
+			t.Fatal(err)
+		}
+		h.put(0, 1, 2)
+		h.fs.hang(readDir, h.dir(0, ltxDir), true)
+		h.events <- fsnotify.Event{Op: fsnotify.Create, Name: h.dir(0, "ltx")}
+		h.pass(time.Second) // less than has it left behind
+		h.put(0, 1, 3, ltxDir+"/0000000000000003-0000000000000003.ltx")
+		h.want(0, "e1:1,3 live")
+		h.fs.release()
+		synctest.Wait()
+		h.want(0, "e1:2,3 live")
+	})
+}
+
 // A residency below the one that is exported meanwhile does not come back, nor
 // does its watch stay.
 func TestAdvanceBeyondAHangingResidency(t *testing.T) {
