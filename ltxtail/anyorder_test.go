@@ -313,7 +313,7 @@ func TestHangingDirectoryIsWatched(t *testing.T) {
 	}
 	files := newHangingFS()
 	tail := New(Config{Root: root, FS: files, Watch: Inotify, Rescan: time.Hour})
-	tail.readers.patience = 200 * time.Millisecond
+	tail.readers.patience = time.Second
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- tail.Run(ctx) }()
