@@ -78,8 +78,8 @@ func run(t *testing.T, cfg Config) *Tail {
 	return tail
 }
 
-// patience is how long a test waits for what has to come.
-const patience = 90 * time.Second
+// long is how long a test waits for what has to come.
+const long = 90 * time.Second
 
 // await is what comes out of a channel, or a failure when nothing does.
 func await[T any](t *testing.T, what string, c <-chan T) T {
@@ -87,7 +87,7 @@ func await[T any](t *testing.T, what string, c <-chan T) T {
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(patience):
+	case <-time.After(long):
 		t.Fatalf("%s did not come about", what)
 		panic("not reached")
 	}
@@ -95,7 +95,7 @@ func await[T any](t *testing.T, what string, c <-chan T) T {
 
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(long); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%s did not come about", what)
 		}

@@ -233,7 +233,7 @@ func (w *walker) quietEvents() {
 // event waits for one about a name: the directory it is in is watched.
 func (w *walker) event(name string) {
 	w.Helper()
-	for end := time.After(patience); ; {
+	for end := time.After(long); ; {
 		select {
 		case ev := <-w.tail.watches.watcher.Events():
 			if filepath.Base(ev.Name) == name {
