@@ -108,21 +108,22 @@ func await(read <-chan error, most time.Duration) (over bool, err error) {
 // what is left. The error is one that ends the process with a failure.
 func (en ending) look(ctx context.Context) error {
 	begun := time.Now()
-	en.gather()
+	silent := !en.gather()
 	walk, cancel := context.WithTimeout(ctx, en.shutdown/4)
 	err := en.tail.Scan(walk)
 	cancel()
-	if errors.Is(err, ltxtail.ErrSilent) {
-		// Nothing may be asked of the tail now.
+	switch {
+	case errors.Is(err, ltxtail.ErrSilent):
 		en.log.Error("the watch directory does not answer: what it holds and was not read goes out at the next start", append(en.lastSeen(), "err", err)...)
-		return en.rounds.checkpoint(ctx)
-	}
-	if err != nil {
+	case err != nil:
 		en.log.Warn("last walk of the watch directory", "err", err)
 	}
 	rounds, cancel := context.WithDeadline(ctx, begun.Add(en.shutdown/2))
-	err = en.lastRounds(rounds)
+	err = en.lastRounds(rounds, silent)
 	cancel()
+	if !silent {
+		en.gather()
+	}
 	if errors.Is(err, errNodeTaken) {
 		return err
 	}
@@ -135,33 +136,36 @@ func (en ending) look(ctx context.Context) error {
 	return en.rounds.checkpoint(ctx)
 }
 
-// gather has the rounds from now on wait for every stream, in the time that
-// they have, and ends those that were left behind: their context is done. One
-// that does not end even so hangs in a call to the node's disk.
-func (en ending) gather() {
-	ts := en.rounds.turns
+// gather waits for the streams that were left behind, whose context is done.
+// One that does not end even so hangs in a call to the node's disk: then it
+// reports false.
+func (en ending) gather() bool {
+	ts, most := en.rounds.turns, min(tailTime, en.shutdown/20)
 	// The second time is for one that was in the middle of a unit.
-	if !ts.gather(tailTime) && !ts.gather(tailTime) {
-		en.log.Error("a file of the watch directory does not answer: its streams go on at the next start")
+	if ts.gather(most) || ts.gather(most) {
+		return true
 	}
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	ts.patience = -1
+	en.log.Error("a file of the watch directory does not answer: its stream goes on at the next start")
+	return false
 }
 
 // lastRounds export everything that can be proven now. The first looks at all
 // that is pending, the others go on with what takes more than one. Sinks are
-// not sent more streams that they lack: that is begun at the next start.
-func (en ending) lastRounds(ctx context.Context) (err error) {
+// not sent more streams that they lack: that is begun at the next start. silent
+// says that some streams do not come back.
+func (en ending) lastRounds(ctx context.Context, silent bool) (err error) {
 	if walked, _ := en.tail.Walked(); !walked || en.report.failed() != "" {
 		en.publish(nil)
 		return nil
 	}
-	ag := en.rounds.agenda
 	for all := true; ; all = false {
-		ag.hurry = &hurry{all: all, each: en.shutdown / 10}
-		var moved bool
-		if moved, err = en.lastRound(ctx); err != nil || ctx.Err() != nil || !moved {
+		each := en.shutdown / 10
+		err = en.lastRound(ctx, &hurry{all: all, each: each})
+		if err == nil && !silent {
+			// Those that were left behind come back with their share of time.
+			silent = !en.rounds.turns.gather(each + tailTime)
+		}
+		if err != nil || ctx.Err() != nil || !en.moved() {
 			break
 		}
 	}
@@ -173,23 +177,28 @@ func (en ending) lastRounds(ctx context.Context) (err error) {
 	return err
 }
 
-// lastRound is one of them. It reports whether it spooled something of a stream
-// that has more.
-func (en ending) lastRound(ctx context.Context) (bool, error) {
+// lastRound is one of them.
+func (en ending) lastRound(ctx context.Context, h *hurry) error {
 	en.rounds.turns.mu.Lock()
 	defer en.rounds.turns.mu.Unlock()
+	en.rounds.agenda.hurry = h
 	if err := en.refusals.report(ctx); err != nil {
-		return false, err
+		return err
 	}
-	if err := en.rounds.round(ctx); err != nil {
-		return false, err
-	}
+	return en.rounds.round(ctx)
+}
+
+// moved reports whether the last round spooled something of a stream that has
+// more.
+func (en ending) moved() bool {
+	en.rounds.turns.mu.Lock()
+	defer en.rounds.turns.mu.Unlock()
 	for _, s := range en.rounds.streams {
-		if s.served == en.rounds.agenda.n && !s.status.settled() {
-			return true, nil
+		if s.served == en.rounds.agenda.n && !s.status.settled() && s.turn == nil {
+			return true
 		}
 	}
-	return false, nil
+	return false
 }
 
 // leftover is a stream that is not done, and what is known to be left of it.

@@ -185,7 +185,7 @@ func (ts *turns) prove(ctx context.Context, s *stream, ask func(context.Context)
 // reason says what a turn that was left behind waits for.
 func (t *turn) reason() string {
 	if t.call == nil {
-		return "the bucket has not answered yet what is durable and still ours; the other streams go on"
+		return "the bucket, or the node's disk, has not answered yet what is durable and still ours; the other streams go on"
 	}
 	return fmt.Sprintf("%s %s has not come to an end yet; the other streams go on", t.call.op, t.call.name)
 }

@@ -95,8 +95,8 @@ func TestNobodyIsHeldUp(t *testing.T) {
 		says    string
 		objects bool
 	}{
-		{"own.json", objstore.OpGet, func(c *celldsim.Cell) string { return celld.OwnKey(c.Scope()) }, "the bucket has not answered", false},
-		{"the probe", objstore.OpGet, func(c *celldsim.Cell) string { return celld.LTXKey(c.Scope(), c.Epoch(), 0, next, next) }, "the bucket has not answered", false},
+		{"own.json", objstore.OpGet, func(c *celldsim.Cell) string { return celld.OwnKey(c.Scope()) }, "has not answered yet", false},
+		{"the probe", objstore.OpGet, func(c *celldsim.Cell) string { return celld.LTXKey(c.Scope(), c.Epoch(), 0, next, next) }, "has not answered yet", false},
 		{"the reading of the ledger", objstore.OpGet, func(c *celldsim.Cell) string { return ledger.Key(c.Scope(), "") }, "get exportd/ledger/", false},
 		{"the writing of the ledger", objstore.OpPut, func(c *celldsim.Cell) string { return ledger.Key(c.Scope(), "") }, "put exportd/ledger/", false},
 		{"the object of a unit", objstore.OpGet, func(c *celldsim.Cell) string { return celld.LTXKey(c.Scope(), c.Epoch(), 0, next, next) }, "get cells/", true},
@@ -272,4 +272,36 @@ func TestNothingFollowsAFailureOfOurState(t *testing.T) {
 	a.settled()
 	a.halt()
 	w.equal(cells...)
+}
+
+// Nor does it keep the others from what only the stop sees.
+func TestStopPassesASilentFile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, celldsim.V06)
+	a := w.host("node-a")
+	held, two := a.activate("one"), a.activate("two")
+	w.write(held, createItems)
+	w.write(two, createItems)
+	g := newGate(t)
+	a.fs = gatedDisk{gate: g, holds: func(path string) bool { return strings.HasPrefix(path, held.LTXDir()) }}
+	a.rig = func(o *exporter.Options) {
+		o.Interval, o.Patience, o.Shutdown = time.Hour, 50*time.Millisecond, 15*time.Second
+	}
+	a.run()
+	w.until("the first round is over", func() bool { return a.e.Status().Rounds > 0 })
+	g.shut.Store(true)
+	w.write(held, insertTwo)
+	w.write(two, insertTwo)
+	said := w.said()
+	e := a.e
+	a.haltWithin(patience / 2)
+	w.equal(two)
+	w.tells(said(), "stream is left", held.Scope(), "has not")
+	g.open()
+	w.must(e.Unstick())
+	a.rig = nil
+	a.run()
+	a.sync()
+	a.halt()
+	w.equal(held, two)
 }
