@@ -43,8 +43,9 @@ type turn struct {
 	// call is what it waits for, nil while it works.
 	call *call
 	// over says that its work, or its proof, is done; left that nobody waited
-	// for it.
+	// for it, since when.
 	over, left bool
+	since      time.Time
 	ended      chan struct{}
 }
 
@@ -55,6 +56,8 @@ const (
 	// defaultPatience is long for a call to a bucket, and short for a change
 	// to be late.
 	defaultPatience = time.Second
+	// muchToRead is more than the bytes of a unit or a restore should take.
+	muchToRead = time.Minute
 	// mostBehind is how many streams may be left behind, or fewer with a low
 	// file limit. When there are as many the rounds wait.
 	mostBehind = 64
@@ -132,10 +135,10 @@ func (ts *turns) wait(t *turn) (over bool) {
 
 // leave goes on without the turn.
 func (t *turn) leave() {
-	t.left = true
+	t.left, t.since = true, t.turns.now()
 	t.stream.turn = t
 	t.turns.behind[t.stream] = t
-	t.stream.status.set(t.turns.now(), StateWaiting, t.reason())
+	t.stream.status.set(t.since, StatePending, t.reason())
 }
 
 // work does a turn's work and ends it. The lock is held.
@@ -190,10 +193,15 @@ func (t *turn) reason() string {
 	return fmt.Sprintf("%s %s has not come to an end yet; the other streams go on", t.call.op, t.call.name)
 }
 
-// tell brings the reasons of the streams that were left behind up to date.
+// tell brings the states of the streams that were left behind up to date: one
+// that has much to read is pending, one that takes too long for that waits.
 func (ts *turns) tell() {
+	now := ts.now()
 	for s, t := range ts.behind {
 		s.status.Reason = t.reason()
+		if s.status.State == StatePending && now.Sub(t.since) > muchToRead {
+			s.status.State = StateWaiting // since it was left behind, or longer
+		}
 	}
 }
 

@@ -64,9 +64,6 @@ func (d gatedDisk) Open(name string) (ltxtail.ReadFile, error) {
 	return d.OS.Open(name)
 }
 
-// impatient has the rounds leave behind what does not come back at once.
-func impatient(o *exporter.Options) { o.Patience = 50 * time.Millisecond }
-
 // has waits until the consumer holds what the cells do.
 func (w *world) has(cells ...*celldsim.Cell) {
 	w.t.Helper()
@@ -105,7 +102,11 @@ func TestNobodyIsHeldUp(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, celldsim.V06)
 			a := w.host("node-a")
-			a.rig = impatient
+			var ahead atomic.Int64
+			a.rig = func(o *exporter.Options) {
+				o.Patience = 50 * time.Millisecond
+				o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+			}
 			held, two, three := a.activate("one"), a.activate("two"), a.activate("three")
 			for _, c := range []*celldsim.Cell{held, two, three} {
 				w.write(c, createItems, insertTwo)
@@ -128,10 +129,13 @@ func TestNobodyIsHeldUp(t *testing.T) {
 				a.run()
 			}
 			s := a.status("the stream is left behind", func(s exporter.Summary) bool {
-				return s.Streams[exporter.StateWaiting] == 1 && strings.Contains(s.Trouble[0].Status.Reason, tt.says)
+				return s.Streams[exporter.StatePending] == 1 && strings.Contains(s.Trouble[0].Status.Reason, tt.says)
 			})
-			if tr := s.Trouble[0]; tr.Cell != held.Scope() || tr.Status.Since.IsZero() || s.Oldest[exporter.StateWaiting].IsZero() {
-				t.Errorf("the trouble: %+v", s.Trouble)
+			left := s.Trouble[0].Status.Since
+			ahead.Store(int64(2 * time.Minute))
+			s = a.status("it takes too long", func(s exporter.Summary) bool { return s.Streams[exporter.StateWaiting] == 1 })
+			if tr := s.Trouble[0]; tr.Cell != held.Scope() || !strings.Contains(tr.Status.Reason, tt.says) || !tr.Status.Since.Equal(left) || !s.Oldest[exporter.StateWaiting].Equal(left) {
+				t.Errorf("left behind at %v, the trouble: %+v", left, s.Trouble)
 			}
 			for i := range 3 {
 				w.write(two, fmt.Sprintf(`INSERT INTO items VALUES('n%d',9)`, i))
@@ -168,7 +172,7 @@ func TestSilentFileHoldsUpNobody(t *testing.T) {
 	a.sync()
 	g.shut.Store(true)
 	w.write(held, `INSERT INTO items VALUES('c',3)`)
-	a.status("the stream is left behind", func(s exporter.Summary) bool { return s.Streams[exporter.StateWaiting] == 1 })
+	a.status("the stream is left behind", func(s exporter.Summary) bool { return s.Streams[exporter.StatePending] == 1 && a.e.Behind() == 1 })
 	w.write(two, `INSERT INTO items VALUES('n',9)`)
 	w.has(two)
 	said := w.said()
