@@ -97,7 +97,7 @@ func newBench(environ ...string) *bench {
 func on(t *testing.T) []string {
 	t.Helper()
 	return []string{"CELLD_EXPORT=1", "CELLD_WATCH=" + t.TempDir(), "EXPORTD_STATE=" + t.TempDir(),
-		"CELLD_NODE=n", "CELLD_BUCKET=s3://fleet", "EXPORTD_LISTEN=127.0.0.1:0"}
+		"CELLD_NODE=n", "CELLD_BUCKET=s3://fleet", "AWS_REGION=r", "EXPORTD_LISTEN=127.0.0.1:0"}
 }
 
 func TestExitCodes(t *testing.T) {
@@ -117,8 +117,8 @@ func TestExitCodes(t *testing.T) {
 		{name: "no verb", args: "", code: 2, out: "Usage:"},
 		{name: "unknown verb", args: "runn", code: 2, err: `unknown command "runn"`},
 		{name: "unknown flag", args: "run --onec", code: 2, err: "unknown flag: --onec"},
-		{name: "too many arguments", args: "check-config a b", code: 2, err: "at most 1"},
-		{name: "argument to run", args: "run x", code: 2, err: "at most 0"},
+		{name: "too many arguments", args: "check-config a b", code: 2, err: `unexpected argument "b"; see exportd check-config --help`},
+		{name: "argument to run", args: "run x", code: 2, err: `unexpected argument "x"; see exportd run --help`},
 		{name: "settings", args: "run", environ: []string{"CELLD_EXPORT=1"}, code: 2, err: "bucket: required"},
 		{name: "missing file", args: "run --config /nonexistent/x.yaml", code: 2, err: "/nonexistent/x.yaml"},
 		{name: "once while off", args: "run --once", code: 2, err: "the export is off"},
@@ -130,7 +130,7 @@ func TestExitCodes(t *testing.T) {
 		}, code: 1, err: "exportd: list s3://fleet: 403 Forbidden\n"},
 		{name: "once pending", args: "run --once", environ: on(t), prepare: func(b *bench) {
 			b.fake.left = []pending{{Cell: "Cart:1", Reason: "not proven"}, {Cell: "Cart:2", Reason: "file torn"}}
-		}, code: 4, err: "Cart:1: not proven\nCart:2: file torn\nexportd: 2 cells were not finished\n"},
+		}, code: 4, err: "Cart:1: not proven\nCart:2: file torn\nexportd: cells that were not finished: 2\n"},
 		{name: "once fails", args: "run --once", environ: on(t), prepare: func(b *bench) { b.fake.err = errors.New("list the bucket: 403") },
 			code: 1, err: "exportd: list the bucket: 403\n"},
 		{name: "demo", args: "demo --cells 2 --seconds 3 --keep --dir /tmp/x", code: 0},

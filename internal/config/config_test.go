@@ -127,7 +127,7 @@ func check(t *testing.T, from string, want, got *Settings, err error) {
 
 // onEnviron is the least that turns the export on.
 func onEnviron() []string {
-	return []string{"CELLD_EXPORT=1", "CELLD_WATCH=/w", "EXPORTD_STATE=/s", "CELLD_NODE=n", "CELLD_BUCKET=s3://fleet"}
+	return []string{"CELLD_EXPORT=1", "CELLD_WATCH=/w", "EXPORTD_STATE=/s", "CELLD_NODE=n", "CELLD_BUCKET=s3://fleet", "AWS_REGION=r"}
 }
 
 func TestMalformedValuesFailInBothModes(t *testing.T) {

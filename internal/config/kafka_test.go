@@ -20,7 +20,7 @@ func TestKafkaPropertiesAreChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	environ := []string{
-		"CELLD_WATCH=/w", "EXPORTD_STATE=/s", "CELLD_NODE=n", "CELLD_BUCKET=s3://fleet", "CELLD_EXPORT=1",
+		"CELLD_WATCH=/w", "EXPORTD_STATE=/s", "CELLD_NODE=n", "CELLD_BUCKET=s3://fleet", "CELLD_EXPORT=1", "AWS_REGION=r",
 		"CELLD_EXPORT_SINK=kafka", "CELLD_EXPORT_KAFKA_BROKERS=k:9092", "CELLD_EXPORT_KAFKA_PROPERTIES=" + path,
 	}
 	_, _, err := Load("", environ)

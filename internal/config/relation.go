@@ -58,6 +58,7 @@ func relations() []relation {
 		required("node", "CELLD_NODE", func(s *Settings) string { return s.Node }),
 		required("bucket", "CELLD_BUCKET", func(s *Settings) string { return s.Bucket }),
 	}
+	rules = append(rules, relation{[]string{"region", "endpoint", "bucket", "export.bucket"}, regionAtAmazon})
 	rules = append(rules, directoryRules()...)
 	rules = append(rules, sizeRules()...)
 	rules = append(rules, relation{[]string{"export.sinks"}, sinkInBuild})
@@ -73,6 +74,16 @@ func required(key, variable string, get func(*Settings) string) relation {
 		}
 		return nil
 	}}
+}
+
+// regionAtAmazon refuses a bucket at Amazon S3, which no endpoint means, of
+// which the region is not known.
+func regionAtAmazon(s *Settings) error {
+	amazon := s.Endpoint == "" && (strings.HasPrefix(s.Bucket, "s3://") || strings.HasPrefix(s.Export.Bucket, "s3://"))
+	if amazon && (s.Region == "" || s.Region == "auto") {
+		return refuse("", "required at Amazon S3; set the bucket's region in the file or by AWS_REGION, or at another store the endpoint by S3_ENDPOINT")
+	}
+	return nil
 }
 
 // sinkInBuild refuses a sink that this program does not contain.

@@ -21,6 +21,9 @@ func TestRelationsOnlyWhenOn(t *testing.T) {
 		{"no state", []string{"EXPORTD_STATE="}, "state", "required"},
 		{"no node", []string{"CELLD_NODE="}, "node", "required"},
 		{"no bucket", []string{"CELLD_BUCKET="}, "bucket", "required"},
+		{"no region at Amazon", []string{"AWS_REGION="}, "region", "required at Amazon"},
+		{"auto region at Amazon", []string{"AWS_REGION=auto"}, "region", "required at Amazon"},
+		{"no region of the export bucket", []string{"AWS_REGION=", "CELLD_BUCKET=file:///b", "CELLD_EXPORT_BUCKET=s3://other"}, "region", "required at Amazon"},
 		{"same directory", []string{"EXPORTD_STATE=/w/"}, "state", "same directory"},
 		{"state in watch", []string{"EXPORTD_STATE=/w/x/../y"}, "state", "inside the directory of watch"},
 		{"watch in state", []string{"CELLD_WATCH=/s/w"}, "state", "the directory of watch is inside it"},
@@ -64,7 +67,8 @@ func TestOnWithNothingWrong(t *testing.T) {
 	for name, more := range map[string][]string{
 		"least":              nil,
 		"a neighbour's name": {"EXPORTD_STATE=/w2", "CELLD_BUCKET=file:///w3"},
-		"file buckets":       {"CELLD_BUCKET=file:///b", "CELLD_EXPORT_BUCKET=file:///b/x"},
+		"file buckets":       {"CELLD_BUCKET=file:///b", "CELLD_EXPORT_BUCKET=file:///b/x", "AWS_REGION="},
+		"an endpoint":        {"S3_ENDPOINT=minio:9000", "AWS_REGION="},
 		"limits equal":       {"CELLD_EXPORT_MAX_RECORD_BYTES=5", "CELLD_EXPORT_FLUSH_BYTES=5", "CELLD_EXPORT_QUEUE_BYTES=5", "EXPORTD_SPOOL_BYTES=5"},
 		"other sinks' keys":  {"CELLD_EXPORT_WRITER_ID=x", "CELLD_EXPORT_TOPIC=a/b"},
 	} {
@@ -111,7 +115,7 @@ func TestDirectoriesAreComparedBehindLinks(t *testing.T) {
 }
 
 func TestRelationsNameWhereTheValueIs(t *testing.T) {
-	path := write(t, "watch: /w\nstate: /w\nnode: n\nbucket: s3://fleet\nexport:\n  enabled: true\n")
+	path := write(t, "watch: /w\nstate: /w\nnode: n\nbucket: s3://fleet\nregion: r\nexport:\n  enabled: true\n")
 	_, _, err := Load(path, nil)
 	want := path + ":2:8: state: the same directory as watch; allowed: two directories apart"
 	if err == nil || err.Error() != want {
