@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"strings"
@@ -65,13 +66,25 @@ func openFile(dir string) (Store, error) {
 	if !strings.HasPrefix(dir, "/") {
 		return nil, fmt.Errorf("%w: a file url has three slashes and an absolute path, file:///DIR", errURL)
 	}
-	if info, err := os.Stat(dir); err != nil {
+	if info, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil, &missingDirectory{err}
+	} else if err != nil {
 		return nil, fmt.Errorf("open file store: %w: %w", ErrDenied, err)
 	} else if !info.IsDir() {
 		return nil, fmt.Errorf("open file store: %w: %s is not a directory", ErrDenied, dir)
 	}
 	return NewFile(dir)
 }
+
+// missingDirectory is that of a file bucket. It is to callers what a missing
+// bucket is, in words of its own: nothing was refused.
+type missingDirectory struct{ err error }
+
+func (e *missingDirectory) Error() string {
+	return "open file store: " + e.err.Error() + "; make the directory first"
+}
+
+func (e *missingDirectory) Unwrap() []error { return []error{ErrDenied, e.err} }
 
 // splitBucket takes NAME[/PREFIX] apart.
 func splitBucket(rest string) (name, prefix string, err error) {

@@ -39,7 +39,7 @@ func TestOpenRefuses(t *testing.T) {
 		{objstore.Config{URL: "file://dir"}, "three slashes"},
 		{objstore.Config{URL: "file://"}, "three slashes"},
 		{objstore.Config{URL: "file://" + file}, "not a directory"},
-		{objstore.Config{URL: "file://" + file + "none"}, "no such file"},
+		{objstore.Config{URL: "file://" + file + "none"}, "no such file or directory; make the directory first"},
 		{objstore.Config{URL: "s3://bucket"}, "region is missing"},
 		{objstore.Config{URL: "s3://bucket", Region: "auto"}, "region is missing"},
 		{objstore.Config{URL: "s3://bucket", Endpoint: "s3.amazonaws.com"}, "region is missing"},

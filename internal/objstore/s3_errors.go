@@ -135,7 +135,8 @@ func (s *s3Store) fail(op, key string, a *attempt, err error) error {
 	if errors.As(err, &left) {
 		detail += "; the parts of upload " + left.id + " could not be removed"
 	}
-	e.text = op + " " + key + ": "
+	// A listing of the whole bucket has an empty prefix.
+	e.text = strings.TrimSuffix(op+" "+key, " ") + ": "
 	if e.class != nil {
 		e.text += e.class.Error() + ": "
 	}

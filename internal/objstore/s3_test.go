@@ -364,6 +364,9 @@ func TestS3ErrorClasses(t *testing.T) {
 			if err == nil || test.want != nil && !errors.Is(err, test.want) || objstore.Permanent(err) != test.permanent || !strings.Contains(err.Error(), test.text) {
 				t.Errorf("%s, status %d %s: error is %v, want %v", op, test.status, test.code, err, test.want)
 			}
+			if err != nil && strings.Contains(err.Error(), " :") {
+				t.Errorf("%s: %q names nothing before its colon", op, err)
+			}
 		}
 	}
 }
