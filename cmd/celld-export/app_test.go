@@ -92,7 +92,7 @@ func TestInspectCommand(t *testing.T) {
 		{name: "summary", args: "inspect --bucket s3://fleet --summary", lines: 1, out: summary},
 		{name: "limit", args: "inspect --bucket s3://fleet --objects 2", lines: 2, err: "more objects follow; " + resume},
 		{name: "after", args: "inspect --bucket s3://fleet --after export/changes/n/2026/11/30/00/2.parquet", lines: 1, out: `"object":"export/changes/n/2026/11/30/00/3.parquet"}`},
-		{name: "kind filters", args: "inspect --bucket s3://fleet --kind gap", lines: 0},
+		{name: "kind filters", args: "inspect --bucket s3://fleet --kind gap", lines: 0, err: "no record found; objects read: 3\n"},
 		{name: "file", args: "inspect --file " + good, lines: 1, out: `"txid":7`},
 		{name: "files", args: "inspect --file " + good + " --file " + good, lines: 2},
 		{name: "bad file", args: "inspect --file " + good + " --file " + bad, code: 1, lines: 1, err: "read records: " + bad},

@@ -30,6 +30,7 @@ func (a *app) inspectCommand() *cobra.Command {
 line, with the object's key as "object". It reads from the bucket, in the order
 of keys, or from files. With --summary it prints one line for each stream
 instead: how many records of which kind, and the first and last position.
+When no record is found it says so on stderr and exits 0.
 ` + exitHelp,
 		Example: `  celld-export inspect --bucket s3://fleet --node node-a --hour 2026/11/30/02 --cell Cart:5f0c --summary
   celld-export inspect --file a.parquet --file b.parquet --kind rows`,
@@ -77,6 +78,9 @@ func (a *app) inspect(ctx context.Context, o *inspectOptions) error {
 		return fmt.Errorf("inspect: %w; resume with --after %s", err, done.Last)
 	case err != nil:
 		return fmt.Errorf("inspect: %w", err)
+	}
+	if done.Records == 0 {
+		fmt.Fprintf(a.stderr, "no record found; objects read: %d\n", done.Objects)
 	}
 	if done.More {
 		fmt.Fprintln(a.stderr, "more objects follow; resume with --after "+done.Last)

@@ -160,6 +160,9 @@ func TestOffStateStaysUpAndStopsClean(t *testing.T) {
 	if got := await(t, "the end of the program", code); got != 0 {
 		t.Errorf("exit %d: %s", got, &b.err)
 	}
+	if !strings.Contains(b.err.String(), "exportd has stopped") {
+		t.Errorf("the log does not tell the end: %s", &b.err)
+	}
 	if b.fake.options.settings != nil {
 		t.Error("an exporter was started with the export off")
 	}

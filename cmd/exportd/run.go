@@ -112,7 +112,7 @@ func (a *app) once(ctx context.Context, settings *config.Settings, logger *slog.
 		fmt.Fprintf(a.stderr, "%s: %s\n", p.Cell, p.Reason)
 	}
 	if len(left) > 0 {
-		return &cli.ExitError{Code: exitPending, Err: fmt.Errorf("%d cells were not finished", len(left))}
+		return &cli.ExitError{Code: exitPending, Err: fmt.Errorf("cells that were not finished: %d", len(left))}
 	}
 	return nil
 }
@@ -168,7 +168,10 @@ func (a *app) serve(ctx context.Context, settings *config.Settings, logger *slog
 	}
 	closeErr := server.Close()
 	<-served
-	return errors.Join(err, closeErr)
+	if err = errors.Join(err, closeErr); err == nil {
+		logger.Info("exportd has stopped")
+	}
+	return err
 }
 
 // export runs the exporter; with the export off it only waits. A start that

@@ -97,11 +97,12 @@ func Prepare(root *cobra.Command, stdout, stderr io.Writer) {
 	}
 }
 
-// AtMost makes too many arguments an error of usage.
+// AtMost makes too many arguments an error of usage, which names the first
+// that is too many.
 func AtMost(most int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) > most {
-			return Usage("%s takes at most %d arguments, not %d", c.CommandPath(), most, len(args))
+			return Usage("unexpected argument %q; see %s --help", args[most], c.CommandPath())
 		}
 		return nil
 	}

@@ -49,7 +49,7 @@ func TestCommandErrors(t *testing.T) {
 		{[]string{"zzz"}, 2, "x: unknown command \"zzz\"; see x --help\n"},
 		{[]string{"verb", "--nope"}, 2, "x: unknown flag: --nope; see x verb --help\n"},
 		{[]string{"verb", "--name"}, 2, "x: --name needs a value; see x verb --help\n"},
-		{[]string{"verb", "a", "b"}, 2, "x: x verb takes at most 1 arguments, not 2\n"},
+		{[]string{"verb", "a", "b"}, 2, "x: unexpected argument \"b\"; see x verb --help\n"},
 	}
 	for _, c := range cases {
 		var stdout, stderr bytes.Buffer
