@@ -100,7 +100,9 @@ func (m *monitor) ready() []check {
 	case !m.settings.Export.Enabled:
 		return []check{settings, {"export", true, "disabled"}}
 	case e == nil:
-		return []check{settings, {"export", false, "starting"}}
+		note := fmt.Sprintf("starting for %s: opens the state directory and reads the fleet bucket",
+			m.now().Sub(m.started).Round(time.Second))
+		return []check{settings, {"export", false, note}}
 	}
 	if why := e.Unready(); why != "" {
 		return []check{settings, {"export", false, why}}

@@ -46,7 +46,7 @@ func TestProbes(t *testing.T) {
 		{"off is ready", config.Default(), nil, "/readyz", 200, "ok\n"},
 		{"off says so", config.Default(), nil, "/livez?verbose", 200, "[+]loop: export disabled\nok\n"},
 		{"starting lives", enabled(), nil, "/livez", 200, "ok\n"},
-		{"starting is not ready", enabled(), nil, "/readyz", 503, "[-]export: starting\nfailed\n"},
+		{"starting is not ready", enabled(), nil, "/readyz", 503, "[-]export: starting for 0s: opens the state directory and reads the fleet bucket\nfailed\n"},
 		{"running", enabled(), fresh, "/livez?verbose", 200, "[+]loop: last moved 0s ago\nok\n"},
 		{"ready", enabled(), fresh, "/readyz?verbose", 200, "[+]settings: valid\n[+]export: running\nok\n"},
 		{"no bucket yet: alive", enabled(), unready, "/livez", 200, "ok\n"},
