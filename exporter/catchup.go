@@ -156,7 +156,24 @@ func (cu *catchUps) send(ctx context.Context, s *stream, r state.Residing, sink 
 	if err != nil {
 		return false, err
 	}
+	if s.turn != nil {
+		// Others may have been sent since: it is looked at again.
+		if room, err := cu.room(sink); err != nil || !room {
+			return false, err
+		}
+	}
 	return true, cu.spoolFor(s, sink, plan)
+}
+
+// room reports whether a sink may be sent one more stream.
+func (cu *catchUps) room(sink string) (bool, error) {
+	lagging, err := cu.delivery.Lagging()
+	if err != nil {
+		return false, stateFailed(err)
+	}
+	underWay, lags := lagging[sink]
+	used, _ := cu.spool.Usage()
+	return lags && underWay < rebasesUnderWay && used < cu.settings.Export.SpoolBytes/2, nil
 }
 
 // plan is that of the state as it is: no generation opens or closes.

@@ -77,6 +77,9 @@ func (jn *journal) commitIfLarge(ctx context.Context) error {
 // and writes their pages into the shadows. Shadows and documents follow at
 // the next checkpoint: until then a restart takes them up from the spool.
 func (jn *journal) commit(ctx context.Context) error {
+	if jn.failed != nil {
+		return jn.failed // the batch that failed is gone
+	}
 	b := &jn.batch
 	if len(b.streams) == 0 {
 		return nil

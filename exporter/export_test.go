@@ -31,8 +31,15 @@ func (e *Exporter) Behind() int {
 	return len(e.rounds.turns.behind)
 }
 
+// Failed reports whether the exporter's own state failed, told or not.
+func (e *Exporter) Failed() bool {
+	e.rounds.turns.mu.Lock()
+	defer e.rounds.turns.mu.Unlock()
+	return e.journal.failed != nil
+}
+
 // Checkpoint brings everything up to the spool.
-func (e *Exporter) Checkpoint(ctx context.Context) error { return e.rounds.checkpoint(ctx) }
+func (e *Exporter) Checkpoint(ctx context.Context) error { return (ending{e}).checkpoint(ctx) }
 
 // Deliver runs the sinks until ctx ends, Flush has them send what is spooled.
 func (e *Exporter) Deliver(ctx context.Context) error { return e.delivery.Run(ctx) }

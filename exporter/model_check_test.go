@@ -109,6 +109,10 @@ func (m *model) stamp(c *celldsim.Cell) {
 func (m *model) finish() {
 	for _, h := range m.hosts {
 		h.fault.Clear()
+		h.gather()
+		if h.e != nil && h.e.Failed() {
+			h.halt() // its disk failed for a stream that was left behind
+		}
 		h.step = ""
 		h.start()
 	}

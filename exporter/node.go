@@ -113,7 +113,7 @@ func (n *node) check(ctx context.Context) error {
 		return fmt.Errorf("read the node's object: %w", err)
 	}
 	if doc == nil || !speaksFor(doc, n.id) {
-		return fmt.Errorf("%w: %s no longer names this start of state %s", errNodeTaken, ledger.NodeKey(n.name), n.id.ID)
+		return n.taken()
 	}
 	if doc.Token == n.id.Next {
 		return n.adopt(ctx, doc.Token)
@@ -122,6 +122,29 @@ func (n *node) check(ctx context.Context) error {
 		return nil
 	}
 	return n.renew(ctx, *doc, etag)
+}
+
+// still is check between rounds, beside which another may be under way: it
+// claims nothing.
+func (n *node) still(ctx context.Context) error {
+	for {
+		was := n.id
+		doc, _, err := ledger.LoadNode(ctx, n.store, n.name)
+		if err != nil {
+			return fmt.Errorf("read the node's object: %w", err)
+		}
+		if doc != nil && (speaksFor(doc, was) || speaksFor(doc, n.id)) {
+			return nil
+		}
+		if was == n.id {
+			return n.taken()
+		}
+	}
+}
+
+// taken is the error for a node's object that is not ours.
+func (n *node) taken() error {
+	return fmt.Errorf("%w: %s no longer names this start of state %s", errNodeTaken, ledger.NodeKey(n.name), n.id.ID)
 }
 
 // renew claims the node's object with a new token. One whose claim has an

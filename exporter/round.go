@@ -59,6 +59,9 @@ type exam struct {
 	view view
 	res  proof.Result
 	err  error
+	// away says that the stream was left behind while it was asked about: what
+	// follows is done, or was.
+	away bool
 }
 
 // round works on every cell that has something to do: proves in parallel,
@@ -100,7 +103,7 @@ func (rd *rounds) take(ctx context.Context, exams []*exam) error {
 		n, asks := rd.agenda.together(len(exams))
 		rd.prove(ctx, exams[:n], asks)
 		for i, x := range exams[:n] {
-			if x.s.turn != nil {
+			if x.away {
 				continue
 			}
 			if ctx.Err() != nil {
@@ -111,6 +114,7 @@ func (rd *rounds) take(ctx context.Context, exams []*exam) error {
 				return err
 			}
 			if err := rd.journal.commitIfLarge(ctx); err != nil {
+				rd.requeue(ctx, exams[i+1:], err)
 				return err
 			}
 		}
@@ -227,12 +231,15 @@ func (rd *rounds) prove(ctx context.Context, exams []*exam, asks int) {
 	rd.turns.mu.Unlock()
 	for _, x := range exams {
 		g.Go(func() error {
+			if ctx.Err() != nil {
+				return nil // nor is it worked on
+			}
 			ask := func(ctx context.Context) {
 				own, cancel := hurry.share(ctx)
 				defer cancel()
 				rd.examine(own, x, listed)
 			}
-			rd.turns.prove(ctx, x.s, ask, func(ctx context.Context) error { return rd.work(ctx, x) })
+			x.away = !rd.turns.prove(ctx, x.s, ask, func(ctx context.Context) error { return rd.workLate(ctx, x) })
 			return nil
 		})
 	}
@@ -313,6 +320,17 @@ func (rd *rounds) work(ctx context.Context, x *exam) error {
 		}
 	}
 	return nil
+}
+
+// workLate is work on a proof that came after its round. Until then another
+// exporter may have taken the node, which no round had to notice.
+func (rd *rounds) workLate(ctx context.Context, x *exam) error {
+	if err := rd.node.still(ctx); errors.Is(err, errNodeTaken) {
+		return err
+	} else if x.err == nil {
+		x.err = err
+	}
+	return rd.work(ctx, x)
 }
 
 // note turns an error of one stream into its status and logs it once.

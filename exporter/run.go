@@ -1,6 +1,7 @@
 package exporter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,10 +44,14 @@ func (e *Exporter) Run(ctx context.Context) error {
 	read := make(chan error, 1)
 	end := ending{e}
 	go func() {
-		err := e.loop(ctx)
+		rounds, over := context.WithCancel(ctx)
+		err := e.loop(rounds)
+		over() // also for what was left behind
 		stopTail()
 		if err == nil {
 			err = end.look(work)
+		} else {
+			end.gather()
 		}
 		read <- err
 	}()
@@ -143,38 +148,13 @@ func sendOn(ctx context.Context, e *Exporter) error {
 
 func (e *Exporter) once(ctx context.Context, deadline time.Time) ([]Pending, error) {
 	bounded, cancel := context.WithDeadline(ctx, later(deadline, e.now().Add(roundTime)))
-	defer cancel()
-	var last, walk error
-	for {
-		// A directory that cannot be read holds up what is in it alone. What a
-		// walk did not come to must not be taken for gone.
-		if walk = e.walk(bounded); errors.Is(walk, ltxtail.ErrRoot) {
-			return nil, walk
-		} else if bounded.Err() != nil {
-			break
-		}
-		if last = e.round(bounded); last != nil {
-			var own *stateError
-			if errors.As(last, &own) || errors.Is(last, errNodeTaken) || ctx.Err() != nil {
-				return nil, last
-			}
-		}
-		e.publish(last)
-		if last == nil && walk == nil && !e.rounds.busy() && !e.catchUps.pending() {
-			break
-		}
-		if e.now().After(deadline) {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(min(e.every, lowLatency)):
-		}
-	}
+	last, walk, err := onceRounds(ctx, bounded, e, deadline)
 	cancel()
 	(ending{e}).gather()
-	if err := errors.Join(ctx.Err(), e.rounds.checkpoint(ctx)); err != nil {
+	if err != nil || ctx.Err() != nil {
+		return nil, cmp.Or(err, ctx.Err())
+	}
+	if err := (ending{e}).checkpoint(ctx); err != nil {
 		return nil, err
 	}
 	left, err := e.onceLeft(ctx, last, walk)
@@ -190,6 +170,40 @@ func (e *Exporter) once(ctx context.Context, deadline time.Time) ([]Pending, err
 		e.publish(last)
 	}
 	return left, nil
+}
+
+// onceRounds walks and works until nothing is left or the time is over, which
+// ends bounded no sooner than the deadline. It returns the errors of the last
+// round and walk, and the one that ends Once.
+func onceRounds(ctx, bounded context.Context, e *Exporter, deadline time.Time) (last, walk, err error) {
+	for {
+		// A directory that cannot be read holds up what is in it alone. What a
+		// walk did not come to must not be taken for gone.
+		if walk = e.walk(bounded); errors.Is(walk, ltxtail.ErrRoot) {
+			return nil, walk, walk
+		} else if bounded.Err() != nil {
+			break
+		}
+		if last = e.round(bounded); last != nil {
+			var own *stateError
+			if errors.As(last, &own) || errors.Is(last, errNodeTaken) || ctx.Err() != nil {
+				return last, walk, last
+			}
+		}
+		e.publish(last)
+		if last == nil && walk == nil && !e.rounds.busy() && !e.catchUps.pending() {
+			break
+		}
+		if e.now().After(deadline) {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return last, walk, ctx.Err()
+		case <-time.After(min(e.every, lowLatency)):
+		}
+	}
+	return last, walk, nil
 }
 
 // onceLeft is what the rounds of Once left. last and walk are the errors of
@@ -213,11 +227,16 @@ func (e *Exporter) onceLeft(ctx context.Context, last, walk error) (left []Pendi
 }
 
 // checkpoint brings everything up to the spool, when nobody else may be at
-// work. After a failure of our own state, which was told, there is nothing to
-// be brought up.
-func (rd *rounds) checkpoint(ctx context.Context) error {
+// work. After a failure of our own state there is nothing to be brought up; it
+// was told, unless a stream that was left behind met it since the last round.
+func (en ending) checkpoint(ctx context.Context) error {
+	rd := en.rounds
 	rd.turns.mu.Lock()
 	defer rd.turns.mu.Unlock()
+	err := rd.turns.failed()
+	if told := en.report.failed() != ""; err != nil && !told {
+		return err
+	}
 	if rd.journal.failed != nil {
 		return nil
 	}
@@ -244,8 +263,11 @@ func later(a, b time.Time) time.Time {
 func (rd *rounds) busy() bool {
 	rd.turns.mu.Lock()
 	defer rd.turns.mu.Unlock()
+	if len(rd.agenda.changed) > 0 {
+		return true
+	}
 	for _, s := range rd.streams {
-		if !s.status.settled() && s.left == 0 {
+		if !s.account().settled() && s.left == 0 {
 			return true
 		}
 	}

@@ -64,7 +64,7 @@ type StreamStatus struct {
 // trouble is the stream in the summary.
 func (s *stream) trouble() StreamStatus {
 	r := s.doc.Residency
-	return StreamStatus{Cell: s.doc.Scope, Epoch: max(r.Epoch, s.left), TXID: r.Spooled, Status: s.status, left: s.left != 0}
+	return StreamStatus{Cell: s.doc.Scope, Epoch: max(r.Epoch, s.left), TXID: r.Spooled, Status: s.account(), left: s.left != 0}
 }
 
 // maxTrouble bounds the streams listed in Status.
@@ -74,7 +74,6 @@ const maxTrouble = 100
 func (e *Exporter) publish(roundErr error) {
 	e.rounds.turns.mu.Lock()
 	defer e.rounds.turns.mu.Unlock()
-	e.rounds.turns.tell()
 	sum := Summary{Rounds: e.rounds.agenda.n, Watch: e.tail.Stats(), Streams: make(map[State]int), Oldest: make(map[State]time.Time)}
 	if roundErr != nil {
 		sum.RoundError = roundErr.Error()
@@ -88,11 +87,12 @@ func (e *Exporter) publish(roundErr error) {
 		sum.Uncertified = append(sum.Uncertified, scope)
 	}
 	for scope, s := range e.rounds.streams {
-		sum.Streams[s.status.State]++
-		if !s.status.settled() {
+		st := s.account()
+		sum.Streams[st.State]++
+		if !st.settled() {
 			sum.Trouble = append(sum.Trouble, s.trouble())
-			if t := sum.Oldest[s.status.State]; s.left == 0 && (t.IsZero() || s.status.Since.Before(t)) {
-				sum.Oldest[s.status.State] = s.status.Since
+			if t := sum.Oldest[st.State]; s.left == 0 && (t.IsZero() || st.Since.Before(t)) {
+				sum.Oldest[st.State] = st.Since
 			}
 		}
 		if s.doc.Residency.Uncertified {

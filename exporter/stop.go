@@ -133,7 +133,7 @@ func (en ending) look(ctx context.Context) error {
 	}
 	en.tellLeft(left)
 	en.tellLacking()
-	return en.rounds.checkpoint(ctx)
+	return en.checkpoint(ctx)
 }
 
 // gather waits for the streams that were left behind, whose context is done.
@@ -227,7 +227,7 @@ func (en ending) leftovers(ctx context.Context) ([]leftover, error) {
 		scopes[scope] = struct{}{}
 	}
 	for scope, s := range rd.streams {
-		if !s.status.settled() {
+		if !s.account().settled() {
 			scopes[scope] = struct{}{}
 		}
 	}
@@ -241,11 +241,11 @@ func (en ending) leftovers(ctx context.Context) ([]leftover, error) {
 			continue
 		}
 		v, pending := s.look(rd.tail.Cell(scope))
-		l := leftover{cell: scope, epoch: v.disk.Epoch, units: len(v.target.Local), status: s.status, passed: s.left != 0 && s.left == v.disk.Epoch}
+		l := leftover{cell: scope, epoch: v.disk.Epoch, units: len(v.target.Local), status: s.account(), passed: s.left != 0 && s.left == v.disk.Epoch}
 		switch {
-		case s.status.settled() && (!pending || l.passed):
+		case l.status.settled() && (!pending || l.passed):
 			continue
-		case s.status.settled():
+		case l.status.settled():
 			l.status.set(rd.now(), StatePending, "no round came to it any more")
 		}
 		left = append(left, l)

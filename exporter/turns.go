@@ -32,7 +32,8 @@ type turns struct {
 	limit  int
 	// finish makes durable what a worker that was left behind has done.
 	finish func(context.Context) error
-	// stray is the first failure of our own state that such a worker met.
+	// stray is the first failure that such a worker met and that concerns all
+	// streams: of our own state, or a node that another exporter took.
 	stray error
 }
 
@@ -107,13 +108,13 @@ func (ts *turns) give(ctx context.Context, s *stream, work func(context.Context)
 		err = t.work(ctx, work)
 	}()
 	ts.mu.Unlock()
-	done = ts.wait(t)
+	done = ts.wait(ctx, t)
 	return done, err
 }
 
 // wait waits for the end of a turn, or leaves it behind when the patience with
-// it is over. It takes the lock.
-func (ts *turns) wait(t *turn) (over bool) {
+// it is over, however many are once ctx ended. It takes the lock.
+func (ts *turns) wait(ctx context.Context, t *turn) (over bool) {
 	timer := time.NewTimer(ts.patience)
 	defer timer.Stop()
 	for {
@@ -122,7 +123,7 @@ func (ts *turns) wait(t *turn) (over bool) {
 		case <-timer.C:
 		}
 		ts.mu.Lock()
-		if !t.over && len(ts.behind) < ts.limit {
+		if !t.over && (len(ts.behind) < ts.limit || ctx.Err() != nil) {
 			t.leave()
 		}
 		if t.over || t.left {
@@ -138,7 +139,6 @@ func (t *turn) leave() {
 	t.left, t.since = true, t.turns.now()
 	t.stream.turn = t
 	t.turns.behind[t.stream] = t
-	t.stream.status.set(t.since, StatePending, t.reason())
 }
 
 // work does a turn's work and ends it. The lock is held.
@@ -153,6 +153,10 @@ func (t *turn) work(ctx context.Context, work func(context.Context) error) error
 	if err == nil {
 		err = ts.finish(ctx)
 	}
+	var wait *waitError
+	if errors.As(err, &wait) {
+		err = nil // the next round commits what could not be
+	}
 	if ts.stray == nil {
 		ts.stray = err
 	}
@@ -162,12 +166,12 @@ func (t *turn) work(ctx context.Context, work func(context.Context) error) error
 }
 
 // prove asks about a stream and waits for the answer. When it does not come
-// in time the stream is left behind, and work is done on it once it comes. The
-// caller does not hold the lock.
-func (ts *turns) prove(ctx context.Context, s *stream, ask func(context.Context), work func(context.Context) error) {
+// in time the stream is left behind, and work is done on it once it comes:
+// over is false then. The caller does not hold the lock.
+func (ts *turns) prove(ctx context.Context, s *stream, ask func(context.Context), work func(context.Context) error) (over bool) {
 	if ts.patience < 0 {
 		ask(ctx)
-		return
+		return true
 	}
 	t := ts.begin(s)
 	go func() {
@@ -181,8 +185,9 @@ func (ts *turns) prove(ctx context.Context, s *stream, ask func(context.Context)
 		t.over = true
 		close(t.ended)
 	}()
-	ts.wait(t)
+	over = ts.wait(ctx, t)
 	ts.mu.Unlock()
+	return over
 }
 
 // reason says what a turn that was left behind waits for.
@@ -193,16 +198,19 @@ func (t *turn) reason() string {
 	return fmt.Sprintf("%s %s has not come to an end yet; the other streams go on", t.call.op, t.call.name)
 }
 
-// tell brings the states of the streams that were left behind up to date: one
-// that has much to read is pending, one that takes too long for that waits.
-func (ts *turns) tell() {
-	now := ts.now()
-	for s, t := range ts.behind {
-		s.status.Reason = t.reason()
-		if s.status.State == StatePending && now.Sub(t.since) > muchToRead {
-			s.status.State = StateWaiting // since it was left behind, or longer
-		}
+// account is the stream's status, or what it waits for while it is left
+// behind: one that has much to read is pending, one that takes too long for
+// that waits. Its status stays what it was meanwhile, since not every turn
+// changes it.
+func (s *stream) account() Status {
+	if s.turn == nil {
+		return s.status
 	}
+	st := StatePending
+	if s.turn.turns.now().Sub(s.turn.since) > muchToRead {
+		st = StateWaiting // since it was left behind
+	}
+	return Status{State: st, Reason: s.turn.reason(), Since: s.turn.since}
 }
 
 // failed returns the failure that a worker left behind, once.
@@ -291,10 +299,7 @@ func (s outsideStore) Get(ctx context.Context, key string, opts objstore.GetOpti
 	body, obj, err := s.Store.Get(ctx, key, opts)
 	back()
 	if t, ok := ctx.Value(turnKey{}).(*turn); ok && err == nil {
-		body = struct {
-			io.Reader
-			io.Closer
-		}{outsideReader{body, t, c}, body}
+		body = outsideBody{body, t, c}
 	}
 	return body, obj, err
 }
@@ -309,22 +314,27 @@ func (s outsideStore) Delete(ctx context.Context, key string) error {
 	return s.Store.Delete(ctx, key)
 }
 
-// outsideReader reads outside.
-type outsideReader struct {
-	r    io.Reader
+// outsideBody is read and closed outside: to close a connection takes a last
+// word to the other side.
+type outsideBody struct {
+	body io.ReadCloser
 	turn *turn
 	call *call
 }
 
-func (r outsideReader) Read(b []byte) (int, error) {
-	defer r.turn.outside(r.call)()
-	return r.r.Read(b)
+func (o outsideBody) Read(b []byte) (int, error) {
+	defer o.turn.outside(o.call)()
+	return o.body.Read(b)
+}
+
+func (o outsideBody) Close() error {
+	defer o.turn.outside(o.call)()
+	return o.body.Close()
 }
 
 // nodeFile is an open file of the node's disk, which is read outside.
 type nodeFile struct {
-	io.Reader
-	io.Closer
+	io.ReadCloser
 	size int64
 }
 
@@ -340,9 +350,9 @@ func openNode(ctx context.Context, tail *ltxtail.Tail, f ltxtail.File) (nodeFile
 	if err != nil {
 		return nodeFile{}, fmt.Errorf("size of %s: %w", f.Path, errors.Join(err, file.Close()))
 	}
-	open := nodeFile{file, file, info.Size()}
+	open := nodeFile{file, info.Size()}
 	if t, ok := ctx.Value(turnKey{}).(*turn); ok {
-		open.Reader = outsideReader{file, t, c}
+		open.ReadCloser = outsideBody{file, t, c}
 	}
 	return open, nil
 }
