@@ -208,6 +208,35 @@ func TestRoundThatEndsEarlyForgetsNothing(t *testing.T) {
 	w.equal(one, two)
 }
 
+// A call that concerns all streams and does not come back holds up the rounds,
+// but no stream that was left behind before.
+func TestCommonCallHoldsUpNobodyBehind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, celldsim.V06)
+	a := w.host("node-a")
+	a.rig = impatient
+	held, two := a.activate("one"), a.activate("two")
+	w.write(held, createItems, insertTwo)
+	w.write(two, createItems, insertTwo)
+	a.run()
+	a.sync()
+	g, common := newGate(t), newGate(t)
+	w.holds(g, objstore.OpGet, celld.OwnKey(held.Scope()))
+	w.holds(common, objstore.OpGet, celld.ControlKey)
+	g.shut.Store(true)
+	w.write(held, `INSERT INTO items VALUES('c',3)`)
+	w.until("the stream is left behind", func() bool { return a.e.Behind() == 1 })
+	common.shut.Store(true)
+	w.write(two, `INSERT INTO items VALUES('n',9)`)
+	w.until("the round waits for the call", func() bool { return common.met.Load() > 0 })
+	g.open()
+	w.has(held)
+	common.open()
+	a.sync()
+	a.halt()
+	w.equal(held, two)
+}
+
 // closingDisk is a node's disk with files that a gate holds up when they are
 // closed, but for the first, that of the proof.
 type closingDisk struct {

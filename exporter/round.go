@@ -73,7 +73,8 @@ func (rd *rounds) round(ctx context.Context) error {
 	if err := rd.turns.failed(); err != nil {
 		return err
 	}
-	if err := rd.before.settle(ctx); err != nil {
+	common := rd.turns.common(ctx)
+	if err := rd.before.settle(common); err != nil {
 		return err
 	}
 	exams, err := rd.dueExams(ctx)
@@ -83,11 +84,11 @@ func (rd *rounds) round(ctx context.Context) error {
 	if len(exams) == 0 {
 		return rd.finish(ctx)
 	}
-	if err := rd.prover.Control(ctx); err != nil {
+	if err := rd.prover.Control(common); err != nil {
 		rd.requeue(ctx, exams, err)
 		return err
 	}
-	if err := rd.node.check(ctx); err != nil {
+	if err := rd.node.check(common); err != nil {
 		rd.requeue(ctx, exams, err)
 		return err
 	}

@@ -95,6 +95,13 @@ func (ts *turns) begin(s *stream) *turn {
 	return &turn{turns: ts, stream: s, ended: make(chan struct{})}
 }
 
+// common is for calls that concern all streams: the rounds let go of the lock
+// during them, so that streams that were left behind go on. The caller holds
+// the lock.
+func (ts *turns) common(ctx context.Context) context.Context {
+	return context.WithValue(ctx, turnKey{}, ts.begin(nil))
+}
+
 // give has work done on a stream. done is false when it is not over yet: it
 // goes on, and its error becomes stray. The caller holds the lock.
 func (ts *turns) give(ctx context.Context, s *stream, work func(context.Context) error) (done bool, err error) {

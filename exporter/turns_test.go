@@ -25,6 +25,7 @@ import (
 // gate holds up what comes to it from when it is shut until it is opened.
 type gate struct {
 	shut   atomic.Bool
+	met    atomic.Int64 // what came to it while it was shut
 	once   sync.Once
 	opened chan struct{}
 }
@@ -41,6 +42,7 @@ func (g *gate) pass(ctx context.Context) error {
 	if !g.shut.Load() {
 		return nil
 	}
+	g.met.Add(1)
 	select {
 	case <-g.opened:
 		return nil
