@@ -214,7 +214,7 @@ func TestCommonCallHoldsUpNobodyBehind(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, celldsim.V06)
 	a := w.host("node-a")
-	a.rig = impatient
+	a.rig = hasty
 	held, two := a.activate("one"), a.activate("two")
 	w.write(held, createItems, insertTwo)
 	w.write(two, createItems, insertTwo)
