@@ -9,7 +9,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"celldexport/exporter"
 	"celldexport/internal/celld"
@@ -375,4 +378,67 @@ func TestUnreadableDirectory(t *testing.T) {
 		t.Errorf("left: %v", left)
 	}
 	w.equal(bad, other)
+}
+
+// A watch directory that is not there, as after a wrong mount, is not taken for
+// one without cells.
+func TestWatchDirectoryIsMissing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, celldsim.V06)
+	a := w.host("node-a")
+	c := a.activate("one")
+	w.write(c, createItems, insertTwo)
+	away := a.settings.Watch + ".away"
+	w.must(os.Rename(a.settings.Watch, away))
+	registry := prometheus.NewPedanticRegistry()
+	a.rig = func(o *exporter.Options) { o.Registry = registry }
+	a.run()
+	a.status("a round went by", func(s exporter.Summary) bool { return s.Rounds > 0 && s.Watch.RootError != "" })
+	if why := a.e.Unready(); !strings.Contains(why, "watch directory cannot be read") || !strings.Contains(why, a.settings.Watch) {
+		t.Errorf("without its directory it is ready, or says %q", why)
+	}
+	if n := gauges(t, registry)["unreadable_directories"]; n != 1 {
+		t.Errorf("%v directories are unreadable", n)
+	}
+	w.must(os.Rename(away, a.settings.Watch))
+	w.until("it is ready", func() bool { return a.e.Unready() == "" })
+	a.sync()
+	a.halt()
+	w.equal(c)
+}
+
+// goneFS is a node's disk from which files vanish after they were opened for
+// the first time.
+type goneFS struct {
+	ltxtail.OS
+	mu   sync.Mutex
+	seen map[string]bool
+}
+
+func (f *goneFS) Open(name string) (ltxtail.ReadFile, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.seen[name] {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	f.seen[name] = true
+	return f.OS.Open(name)
+}
+
+// A file that vanishes between its comparison and its reading, as with an
+// eviction, is no failure: the object holds the same.
+func TestFileVanishesWhileItIsProven(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, celldsim.V06)
+	a := w.host("node-a")
+	a.fs = &goneFS{seen: make(map[string]bool)}
+	c := a.activate("one")
+	w.write(c, createItems, insertTwo)
+	if left := a.once(); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	w.equal(c)
+	if log := w.log.String(); strings.Contains(log, "does not go on") {
+		t.Errorf("it was a failure: %s", log)
+	}
 }

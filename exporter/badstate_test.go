@@ -262,6 +262,27 @@ func TestNewerState(t *testing.T) {
 	}
 }
 
+// A state directory is its node's: a slip in the node's name does not make it
+// count as lost.
+func TestStateOfAnotherNode(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, celldsim.V06)
+	a := w.host("node-a")
+	c := a.activate("one")
+	w.write(c, createItems)
+	a.once()
+	a.settings.Node = "node-b"
+	if _, err := a.open(); err == nil || !strings.Contains(err.Error(), `of node "node-a"`) || !strings.Contains(err.Error(), "CELLD_NODE") {
+		t.Errorf("the directory of another node: %v", err)
+	}
+	a.settings.Node = "node-a"
+	w.write(c, insertTwo)
+	a.once()
+	if w.equal(c); strings.Contains(w.log.String(), "re-base") {
+		t.Error("it counts as lost")
+	}
+}
+
 // Two nodes of one name, or a copy of a node's state that is started beside
 // it: the one that started first sees it and ends.
 func TestTwoNodesOfOneName(t *testing.T) {

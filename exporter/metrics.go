@@ -10,13 +10,16 @@ import (
 type metrics struct {
 	queueBytes, pendingCommits, certifiable prometheus.Gauge
 	streams                                 *prometheus.GaugeVec
-	watched, pendingFiles, facets, polling  prometheus.Gauge
+	disk                                    disk
 	records, rebases, restoredBytes, nulls  prometheus.Counter
 	rows                                    *prometheus.CounterVec
 	bulk                                    prometheus.Counter
 	outgoing                                outgoing
 	traffic                                 traffic
 }
+
+// disk is what is seen of the node's directory.
+type disk struct{ watched, unreadable, pendingFiles, facets, polling prometheus.Gauge }
 
 // traffic is what the buckets are asked and what moves from and to them.
 type traffic struct{ requests, bytes *prometheus.CounterVec }
@@ -42,16 +45,19 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		pendingCommits: gauge("pending_commits", "Streams that wait for their durability proof."),
 		certifiable:    gauge("uncertified_streams", "Streams whose epoch cannot be certified any more because the state directory was lost."),
 		streams:        prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "celld_export_streams", Help: "Streams by state."}, []string{"state"}),
-		watched:        gauge("watched_directories", "Directories that are watched."),
-		pendingFiles:   gauge("pending_files", "LTX files on the node's disk that are not exported."),
-		facets:         gauge("facet_directories", "Facet directories seen; facets are not exported by this build."),
-		polling:        gauge("polling", "1 while directories cannot be watched and are polled."),
 		records:        counter("records_total", "Records spooled, fragments counted once."),
 		rebases:        counter("rebases_total", "Streams sent as a whole because continuity could not be shown."),
 		restoredBytes:  counter("restored_bytes_total", "Bytes read from the bucket to restore databases."),
 		nulls:          counter("null_key_rows_total", "Rows left out because their declared key holds NULL."),
 		rows:           vec("rows_total", "Row changes spooled by operation.", "op"),
 		bulk:           counter("bulk_total", "Table generations named by a bulk record."),
+		disk: disk{
+			watched:      gauge("watched_directories", "Directories that are watched."),
+			unreadable:   gauge("unreadable_directories", "Directories that the last walk could not read or that do not answer."),
+			pendingFiles: gauge("pending_files", "LTX files on the node's disk that are not exported."),
+			facets:       gauge("facet_directories", "Facet directories seen; facets are not exported by this build."),
+			polling:      gauge("polling", "1 while directories cannot be watched and are polled."),
+		},
 		outgoing: outgoing{
 			expired: counter("expired_objects_total", "Export objects deleted because they are older than the retention."),
 			gaps:    counter("gaps_total", "Gap records spooled."),
@@ -63,7 +69,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		},
 	}
 	if reg != nil {
-		reg.MustRegister(m.queueBytes, m.pendingCommits, m.certifiable, m.streams, m.watched, m.pendingFiles, m.facets, m.polling,
+		reg.MustRegister(m.queueBytes, m.pendingCommits, m.certifiable, m.streams, m.disk.watched, m.disk.unreadable, m.disk.pendingFiles, m.disk.facets, m.disk.polling,
 			m.records, m.rebases, m.restoredBytes, m.nulls, m.rows, m.bulk, m.outgoing.expired, m.outgoing.gaps, m.outgoing.rebases, m.traffic.requests, m.traffic.bytes)
 	}
 	return m
@@ -96,11 +102,12 @@ func (m *metrics) observe(s *Summary) {
 	for _, st := range []State{StateExported, StatePending, StateWaiting, StateFenced, StateEnded, StateFull, StateFailed} {
 		m.streams.WithLabelValues(string(st)).Set(float64(s.Streams[st]))
 	}
-	m.watched.Set(float64(s.Watch.Watched))
-	m.pendingFiles.Set(float64(s.Watch.Pending))
-	m.facets.Set(float64(s.Watch.Facets))
-	m.polling.Set(0)
+	m.disk.watched.Set(float64(s.Watch.Watched))
+	m.disk.unreadable.Set(float64(s.Watch.Unreadable))
+	m.disk.pendingFiles.Set(float64(s.Watch.Pending))
+	m.disk.facets.Set(float64(s.Watch.Facets))
+	m.disk.polling.Set(0)
 	if s.Watch.Polling {
-		m.polling.Set(1)
+		m.disk.polling.Set(1)
 	}
 }

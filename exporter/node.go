@@ -49,6 +49,11 @@ func claimNode(ctx context.Context, store, export objstore.Store, dir *state.Dir
 	if err != nil {
 		return nil, false, err
 	}
+	if id.Node != "" && id.Node != name {
+		// Taken for lost, all that it holds would have to be sent again, for
+		// what most likely is a slip of the pen.
+		return nil, false, fmt.Errorf("the state directory is of node %q, and the settings say %q: set node (CELLD_NODE) back, or give this node an empty directory", id.Node, name)
+	}
 	have, etag, err := ledger.LoadNode(ctx, store, name)
 	if err != nil {
 		return nil, false, fmt.Errorf("read the node's object: %w", err)
@@ -70,6 +75,7 @@ func claimNode(ctx context.Context, store, export objstore.Store, dir *state.Dir
 			return nil, false, err
 		}
 	}
+	id.Node = name
 	if id.Next, err = token(random); err != nil {
 		return nil, false, err
 	}

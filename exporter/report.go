@@ -49,6 +49,8 @@ func (r *report) unready(now time.Time, patience time.Duration) string {
 	switch {
 	case r.failure.text != "":
 		return "the state directory fails: " + r.failure.text
+	case r.status.Watch.RootError != "":
+		return r.status.Watch.RootError
 	case !r.ready:
 		return "the first scan is not done or the bucket has not answered"
 	case !since.IsZero() && now.Sub(since) > patience:

@@ -42,13 +42,13 @@ func (s *scripts) find(ctx context.Context, scope celld.Scope) (string, error) {
 		return s.fixed, nil
 	}
 	script, err := s.lookup(scope)
-	if err == nil || (!s.read.IsZero() && s.now().Sub(s.read) < refreshScripts) {
-		return script, err
+	if err != nil && (s.read.IsZero() || s.now().Sub(s.read) >= refreshScripts) {
+		if err := s.load(ctx); err != nil {
+			return "", fmt.Errorf("find the script of class %s: %w; set script (EXPORTD_SCRIPT) to name it", scope.Class(), err)
+		}
+		script, err = s.lookup(scope)
 	}
-	if err := s.load(ctx); err != nil {
-		return "", fmt.Errorf("find the script of class %s: %w; set script (EXPORTD_SCRIPT) to name it", scope.Class(), err)
-	}
-	if script, err = s.lookup(scope); err != nil {
+	if err != nil {
 		return "", fmt.Errorf("%w; set script (EXPORTD_SCRIPT) to name it", err)
 	}
 	return script, nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 
 	"celldexport/diffpage"
 	"celldexport/diffpage/shadow"
@@ -143,10 +144,14 @@ func (us *units) stage(ctx context.Context, s *stream, u proof.Unit) (staged, er
 			// compared anew in the next round.
 			return staged{}, errors.Join(waiting(StatePending, "%s changed while it was read", u.Local.Path), st.images.Close())
 		}
-		if !errors.Is(err, ltxfile.ErrCorrupt) {
+		switch {
+		case errors.Is(err, ltxfile.ErrCorrupt):
+			us.log.Warn("local file is damaged, reading the bucket's", "cell", s.doc.Scope, "err", err)
+		case !errors.Is(err, fs.ErrNotExist):
 			return staged{}, err
 		}
-		us.log.Warn("local file is damaged, reading the bucket's", "cell", s.doc.Scope, "err", err)
+		// Gone since it was compared, as with an eviction, it holds what the
+		// object does.
 	}
 	st, err := us.stageObject(ctx, u.Object)
 	if err != nil {

@@ -53,8 +53,9 @@ func (t *Tail) scan(ctx context.Context) error {
 	}
 	gone, err := t.scanRoot()
 	if err != nil {
+		err = fmt.Errorf("%w: %w", ErrRoot, err)
 		t.finishScan(1, err)
-		return fmt.Errorf("%w: %w", ErrRoot, err)
+		return err
 	}
 	w := &walk{ctx: ctx, gone: gone, scopes: t.tree.names, done: make(chan struct{})}
 	t.mu.Lock()
@@ -80,7 +81,8 @@ func (t *Tail) scanRoot() (gone []string, err error) {
 		defer t.mu.Unlock()
 		if !over {
 			t.tree.stats.Unreadable = max(t.tree.stats.Unreadable, 1)
-			t.tree.stats.LastError = silentError(t.cfg.Root, t.cfg.Now().Add(-t.readers.patience)).Error()
+			t.tree.stats.RootError = silentError(t.cfg.Root, t.cfg.Now().Add(-t.readers.patience)).Error()
+			t.tree.stats.LastError = t.tree.stats.RootError
 		}
 	})
 	defer func() {
@@ -110,8 +112,11 @@ func (t *Tail) finishScan(unreadable int, err error) {
 	defer t.mu.Unlock()
 	t.tree.stats.Scans++
 	t.tree.stats.Unreadable = unreadable
-	t.tree.stats.LastError = ""
+	t.tree.stats.LastError, t.tree.stats.RootError = "", ""
 	if err != nil {
 		t.tree.stats.LastError = err.Error()
+	}
+	if errors.Is(err, ErrRoot) {
+		t.tree.stats.RootError = err.Error()
 	}
 }

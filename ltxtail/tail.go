@@ -92,8 +92,10 @@ type Stats struct {
 	Scans      int `json:"scans"`
 	Unreadable int `json:"unreadable"`
 	Foreign    int `json:"foreign"`
-	// LastError is the last directory error, "" when the last walk had none.
+	// LastError is the last directory error, "" when the last walk had none;
+	// RootError is that of the watch directory itself.
 	LastError string `json:"last_error,omitempty"`
+	RootError string `json:"root_error,omitempty"`
 }
 
 // New returns a Tail of cfg.Root. It reads nothing yet: Scan does.

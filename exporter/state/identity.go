@@ -13,6 +13,8 @@ import (
 type Identity struct {
 	// ID names the directory, "" before the first start.
 	ID string `json:"id"`
+	// Node is whose directory it is, "" when no start has said so.
+	Node string `json:"node,omitempty"`
 	// Boot counts starts; Token is random and belongs to Boot.
 	Boot  uint64 `json:"boot"`
 	Token string `json:"token"`
