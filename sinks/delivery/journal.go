@@ -231,10 +231,11 @@ func (j *journal) due(sink int64, now, idle int64, limit int) ([]*account, error
 	return found, nil
 }
 
-// nextDue is the earliest time a watermark is due, 0 when there is none.
-func (j *journal) nextDue() (int64, error) {
+// nextDue is the earliest time a watermark of a sink is due, 0 when there is
+// none.
+func (j *journal) nextDue(sink int64) (int64, error) {
 	var at sql.NullInt64
-	err := j.db.QueryRow("SELECT min(due) FROM account WHERE due IS NOT NULL").Scan(&at)
+	err := j.db.QueryRow("SELECT min(due) FROM account WHERE sink = ? AND due IS NOT NULL", sink).Scan(&at)
 	if err != nil {
 		return 0, fmt.Errorf("read due watermarks in %s: %w", j.path, err)
 	}

@@ -222,13 +222,19 @@ func (c *certifier) run(ctx context.Context) error {
 	}
 }
 
-// untilDue is how long no watermark will be due.
+// untilDue is how long no watermark will be due. One that is due for a sink
+// that is away waits for its return, which kicks.
 func (c *certifier) untilDue() time.Duration {
-	at, err := c.e.journal.nextDue()
-	if err != nil || at == 0 {
-		return c.e.cfg.WatermarkIdle
+	wait := c.e.cfg.WatermarkIdle
+	for _, o := range c.e.outlets {
+		if o.place.absence() != nil {
+			continue
+		}
+		if at, err := c.e.journal.nextDue(o.id); err == nil && at != 0 {
+			wait = min(wait, max(0, time.UnixMilli(at).Sub(c.e.cfg.Now())))
+		}
 	}
-	return min(max(0, time.UnixMilli(at).Sub(c.e.cfg.Now())), c.e.cfg.WatermarkIdle)
+	return wait
 }
 
 // idle waits for the next pass: until something was acknowledged, but at
