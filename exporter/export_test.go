@@ -56,11 +56,12 @@ func (e *Exporter) Unfinished() []Pending {
 	return left
 }
 
-// Unstick waits for what Run left behind, once it can end, and closes.
+// Stuck reports whether Run left something behind.
+func (e *Exporter) Stuck() bool { return e.stuck != nil || !e.rounds.turns.empty() }
+
+// Unstick waits for what Run left behind, once it can end, and closes. That
+// something was left is for Stuck to say, before it can end.
 func (e *Exporter) Unstick() error {
-	if e.stuck == nil && e.rounds.turns.empty() {
-		return errors.New("Run left nothing behind")
-	}
 	if e.stuck != nil {
 		select {
 		case <-e.stuck:

@@ -182,6 +182,9 @@ func TestSilentFileHoldsUpNobody(t *testing.T) {
 	a.haltWithin(patience / 2)
 	w.tells(said(), "a file of the watch directory does not answer")
 	w.tells(said(), "stream is left", held.Scope())
+	if !e.Stuck() {
+		t.Fatal("Run left nothing behind")
+	}
 	g.open()
 	w.must(e.Unstick())
 	a.run()
@@ -303,6 +306,9 @@ func TestStopPassesASilentFile(t *testing.T) {
 	a.haltWithin(patience / 2)
 	w.equal(two)
 	w.tells(said(), "stream is left", held.Scope(), "has not")
+	if !e.Stuck() {
+		t.Fatal("Run left nothing behind")
+	}
 	g.open()
 	w.must(e.Unstick())
 	a.rig = nil
